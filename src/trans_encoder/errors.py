@@ -1,0 +1,33 @@
+"""The errors that trans-encoder raises: one base class, so that callers can catch them all."""
+
+
+class TransEncoderError(Exception):
+    """Base of every error raised on purpose; the command line prints its message without a traceback."""
+
+    exit_code = 1
+
+
+class ConfigurationError(TransEncoderError):
+    """The configuration or the arguments cannot be used as given."""
+
+    exit_code = 2
+
+
+class DataError(TransEncoderError):
+    """An input file or data set cannot be read as given."""
+
+    exit_code = 2
+
+
+class MissingExtraError(TransEncoderError):
+    """An optional dependency is needed; the message names the exact line that installs it."""
+
+    exit_code = 2
+
+    def __init__(self, package: str, *, extra: str) -> None:
+        """Name the missing package and the extra that brings it."""
+        super().__init__(f'{package} is not installed; install it with: pip install "trans-encoder[{extra}]"')
+
+
+class RunError(TransEncoderError):
+    """A run could not go on: storage, numbers or a broken run folder."""
