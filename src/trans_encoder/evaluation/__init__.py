@@ -1,0 +1,1 @@
+"""Measures and evaluation of models on tasks."""
