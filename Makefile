@@ -1,0 +1,42 @@
+# Each target does all the set-up it needs; the virtual environment is .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint format demo constraints clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+setup: $(READY) ## Create .venv with everything pinned in constraints.txt
+
+# torch first and by itself: its plain version picks up a CPU build wherever one is configured.
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+test: $(READY) ## Run the tests, offline, on two cores
+	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 -q $(TEST_ARGS)
+
+lint: $(READY) ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY) ## Format the code and mend what can be mended
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+demo: $(READY) ## Train two models from plain text, offline, in a few minutes
+	$(BIN)/trans-encoder demo $(if $(MODEL),--model $(MODEL))
+
+constraints: $(READY) ## Pin what is installed now in constraints.txt
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > constraints.txt
+	touch $(READY)
+
+clean: ## Remove the virtual environment and every cache
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist .demo
