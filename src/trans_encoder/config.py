@@ -1,12 +1,28 @@
-"""The configuration of a run: pydantic models, TOML and the presets."""
+"""The configuration of a run: pydantic models, TOML files and overrides; every problem reported at once."""
 
-from typing import Literal
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import ErrorDetails
+
+from trans_encoder.errors import ConfigurationError
+from trans_encoder.presets import PRESETS, Preset
+
+Layer = Mapping[str, Any]
+
+_PATTERNS = {
+    "device": "auto, cpu, mps, cuda or cuda:N",
+    "name": "up to 64 letters, digits, dots, underscores and hyphens, the first a letter or a digit",
+}
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class TrainingPlan(_Frozen):
@@ -32,3 +48,251 @@ class TrainingPlan(_Frozen):
     """A checkpoint is judged every so many steps, and at the end of each epoch."""
     checkpoint_steps: int = Field(default=200, gt=0)
     """The trainer's state is saved every so many steps; a killed run continues from there."""
+
+
+class MemberConfig(_Frozen):
+    """One member of the team: a bi-encoder and the PLM that its cross-encoder starts from."""
+
+    bi: str = Field(min_length=1)
+    """The first bi-encoder: a folder or a hub name."""
+    plm: str | None = Field(default=None, min_length=1)
+    """What the cross-encoder starts from; found from a table or the model's card if not given."""
+    pooling: Literal["cls", "mean"] | None = None
+    """How token embeddings become a sentence's; read from the checkpoint if not given."""
+    name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    """The member's name in the run folder; made from `bi` if not given."""
+
+    @classmethod
+    def parse(cls, text: str) -> "MemberConfig":
+        """Read `BI` or `BI=PLM`; an existing folder whose own name has an equals sign is taken whole."""
+        bi, found, plm = text.partition("=")
+        if not found or Path(text).expanduser().exists():
+            return cls(bi=text)
+        if not bi or not plm:
+            raise ValueError(f'given "{text}", must be BI or BI=PLM, each a folder or a hub name')
+        return cls(bi=bi, plm=plm)
+
+
+class RunConfig(_Frozen):
+    """Everything that decides a run, apart from its pairs and its dev set."""
+
+    members: tuple[MemberConfig, ...] = Field(min_length=1)
+    """The team; one member is self-distillation, more are mutual distillation (section 2.4)."""
+    preset: Preset = "small"
+    """The preset that every setting not given comes from."""
+    seed: int = Field(default=42, ge=0, lt=2**32)
+    """Decides new weights, the order of the pairs and dropout."""
+    cycles: int = Field(gt=0)
+    """How often the bi-encoders and the cross-encoders teach each other."""
+    strategy: Literal["refresh", "sequential"] = "refresh"
+    """Students start from the original weights (refresh) or from their teacher's (sequential)."""
+    formulation: Literal["alternate", "bi"] = "alternate"
+    """alternate: bi- and cross-encoders in turn; bi: standard self-distillation, bi-encoders all along."""
+    both_orders: bool = True
+    """Cross-encoders see every pair in both orders; switch off where the order matters, as in QNLI."""
+    anchor: float = Field(default=0.0, ge=0, lt=1)
+    """Weight of the start's own scores in every later label; 0 is the paper's method."""
+    cross: TrainingPlan
+    """How cross-encoders are trained."""
+    bi: TrainingPlan
+    """How bi-encoders are trained."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Number format of training; auto takes the best that the device has."""
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
+    """auto, cpu, mps, cuda or cuda:N."""
+    trackers: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    """Experiment trackers of the trainer to switch on."""
+    trust_remote_code: bool = False
+    """Let models that ask for it run their own code."""
+
+    @field_validator("members", mode="before")
+    @classmethod
+    def _parsed(cls, members: Any) -> Any:
+        if isinstance(members, str | Mapping | MemberConfig):
+            members = [members]
+        if not isinstance(members, Sequence):
+            return members
+        return [MemberConfig.parse(member) if isinstance(member, str) else member for member in members]
+
+    @field_validator("members")
+    @classmethod
+    def _named(cls, members: tuple[MemberConfig, ...]) -> tuple[MemberConfig, ...]:
+        given = [member.name.lower() for member in members if member.name]
+        if len(set(given)) < len(given):
+            raise ValueError(f"names must differ (upper and lower case are the same), given {', '.join(given)}")
+        taken, named = set(given), []
+        for member in members:
+            name = member.name or _free_name(member.bi, taken)
+            taken.add(name.lower())
+            named.append(member.model_copy(update={"name": name}))
+        return tuple(named)
+
+
+class Inputs(_Frozen):
+    """Where a run's inputs and outputs are; the [inputs] table of a TOML file."""
+
+    pairs: str | None = None
+    """A file of sentence pairs."""
+    text: str | None = None
+    """A file or folder of raw text, from which pairs are mined."""
+    task: str | None = None
+    """A task whose pool of pairs is used."""
+    dev: str | None = None
+    """A labelled file, or the task whose dev set chooses the checkpoints."""
+    data_dir: str | None = None
+    """A folder of local task data."""
+    inductive: bool = False
+    """Keep the task's test pairs out of the training pool."""
+    out: str | None = None
+    """The run folder."""
+
+
+class Job(_Frozen):
+    """A whole TOML file: the inputs and the run."""
+
+    inputs: Inputs = Inputs()
+    run: RunConfig
+
+
+def make_config(
+    models: Sequence[str | MemberConfig], *, preset: str = "small", overrides: Layer | None = None
+) -> RunConfig:
+    """Resolve a preset and overrides (nested or dotted keys) into a configuration."""
+    return _resolve({"members": list(models), "preset": preset}, overrides or {}).run
+
+
+def load_config(path: str | Path | None = None, overrides: Layer | None = None) -> Job:
+    """Read a TOML file, if given, put the overrides (nested or dotted keys) over it and the preset under it."""
+    return _resolve(_read_toml(Path(path)) if path is not None else {}, overrides or {})
+
+
+def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
+    """Read `key=value` texts such as `cross.learning_rate=1e-4`; values are TOML, anything else is a string."""
+    overrides: dict[str, Any] = {}
+    wrong = []
+    for assignment in assignments:
+        key, found, value = assignment.partition("=")
+        if not found or not key.strip():
+            wrong.append(f'  "{assignment}": must be key=value, such as cross.learning_rate=1e-4')
+        overrides[key.strip()] = _parse_value(value.strip())
+    if wrong:
+        raise ConfigurationError(_summary(wrong))
+    return overrides
+
+
+def differences(old: Layer, new: Layer) -> list[str]:
+    """List the dotted keys whose values differ, with both values."""
+    before, after = _flat(old), _flat(new)
+    return [
+        f"{key}: was {before.get(key, 'absent')!r}, now {after.get(key, 'absent')!r}"
+        for key in dict.fromkeys([*before, *after])
+        if before.get(key) != after.get(key)
+    ]
+
+
+def _resolve(*layers: Layer) -> Job:
+    settings: dict[str, Any] = {}
+    clashes: list[str] = []
+    for layer in layers:
+        _merge(settings, layer, clashes)
+    preset = settings.get("preset", "small")
+    base: dict[str, Any] = {}
+    _merge(base, PRESETS.get(preset, PRESETS["small"]) if isinstance(preset, str) else PRESETS["small"], clashes)
+    _merge(base, settings, clashes)
+    inputs = base.pop("inputs", {})
+    try:
+        job = Job.model_validate({"inputs": inputs, "run": base})
+    except ValidationError as error:
+        # A list whose items are wrong is also "too short"; once is enough.
+        clashes += [_explain(each) for each in error.errors() if each["type"] != "too_short" or not each["input"]]
+    if clashes:
+        raise ConfigurationError(_summary(clashes))
+    return job
+
+
+def _merge(settings: dict[str, Any], layer: Layer, clashes: list[str]) -> None:
+    """Put a layer over settings; dotted keys and nested tables are the same."""
+    for key, value in layer.items():
+        *tables, last = str(key).split(".")
+        place = settings
+        for table in tables:
+            inner = place.setdefault(table, {})
+            if not isinstance(inner, dict):
+                clashes.append(f"  {key}: {table} is not a table")
+                break
+            place = inner
+        else:
+            if isinstance(value, Mapping) and isinstance(place.get(last, {}), dict):
+                _merge(place.setdefault(last, {}), cast(Layer, value), clashes)
+            else:
+                place[last] = value.model_dump() if isinstance(value, TrainingPlan) else value
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the configuration {path}: {error.strerror or error}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigurationError(f"{path} is not a TOML file: {error}; see https://toml.io for the format") from error
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return text
+    return parsed["value"] if list(parsed) == ["value"] else text
+
+
+def _free_name(model: str, taken: set[str]) -> str:
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", re.split(r"[/\\]", model.rstrip("/\\"))[-1]).lstrip("._-")[:48] or "member"
+    names = (stem if number == 1 else f"{stem}-{number}" for number in range(1, 10_000))
+    return next(name for name in names if name.lower() not in taken)
+
+
+def _explain(problem: ErrorDetails) -> str:
+    """Name the key, what was given and what is allowed."""
+    parts = [str(part) for part in problem["loc"]]
+    key = ".".join(parts[1:] if parts[:1] == ["run"] else parts)
+    match problem["type"]:
+        case "extra_forbidden":
+            close = get_close_matches(key, sorted(_keys()), n=1, cutoff=0.5)
+            return f"  {key}: unknown key" + (f'; did you mean "{close[0]}"?' if close else "")
+        case "missing":
+            return f"  {key}: must be given"
+        case "value_error":
+            return f"  {key}: {problem['msg'].removeprefix('Value error, ')}"
+        case "too_short" | "string_too_short":
+            allowed = "must not be empty"
+        case "string_pattern_mismatch":
+            allowed = f"must be {_PATTERNS[parts[-1]]}"
+        case "model_type":
+            allowed = "must be a table of settings"
+        case _:
+            allowed = problem["msg"].replace("Input should be", "must be")
+    return f"  {key}: given {problem['input']!r}, {allowed}"
+
+
+def _keys() -> set[str]:
+    """Every dotted key that a configuration may have."""
+    tables: dict[str, type[BaseModel]] = {"": RunConfig, "inputs.": Inputs, "cross.": TrainingPlan, "bi.": TrainingPlan}
+    tables["members."] = MemberConfig
+    return {"inputs"} | {prefix + name for prefix, model in tables.items() for name in model.model_fields}
+
+
+def _flat(table: Layer, prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+            value = {str(number): item for number, item in enumerate(value, start=1)}
+        if isinstance(value, Mapping):
+            flat |= _flat(cast(Layer, value), f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = list(value) if isinstance(value, tuple) else value
+    return flat
+
+
+def _summary(problems: list[str]) -> str:
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    return "\n".join([f"{count} in the configuration:", *problems])
