@@ -32,7 +32,8 @@ def imported(path: Path, *, at_run_time: bool = False) -> set[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import; write the full name"
-            names.add(node.module or "")
+            if [alias.name for alias in node.names] != ["__version__"]:
+                names.add(node.module or "")
         elif isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
     return {name.removeprefix("trans_encoder").lstrip(".") for name in names if name.split(".")[0] == "trans_encoder"}
