@@ -1,0 +1,1 @@
+"""Data in: pairs of sentences, tasks with gold scores, and raw text."""

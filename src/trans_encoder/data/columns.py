@@ -1,0 +1,74 @@
+"""Which columns of a file hold the two sentences and the score: found by name, or given."""
+
+from collections.abc import Callable, Sequence
+
+from trans_encoder.errors import DataError
+
+Select = Callable[[Sequence[str]], Sequence[str | None]]
+"""From the names that a file has to the names that are wanted, in order; None stands for one that may be absent."""
+
+SENTENCE_NAMES = (
+    ("sentence1", "sentence2"),
+    ("sentence_1", "sentence_2"),
+    ("sentence_a", "sentence_b"),
+    ("sent1", "sent2"),
+    ("text1", "text2"),
+    ("text_1", "text_2"),
+    ("text_a", "text_b"),
+    ("question1", "question2"),
+    ("premise", "hypothesis"),
+    ("query", "passage"),
+    ("query", "document"),
+    ("question", "answer"),
+    ("question", "sentence"),
+    ("anchor", "positive"),
+    ("left", "right"),
+    ("s1", "s2"),
+    ("a", "b"),
+)
+SCORE_NAMES = ("score", "similarity", "similarity_score", "relatedness_score", "gold", "label", "is_duplicate")
+
+
+class ColumnError(DataError):
+    """The columns that are wanted are not there; the caller adds where."""
+
+
+def pair_columns(given: Sequence[str] | None) -> Select:
+    """Select the given columns (two sentences and, third, a score), or else find them by their usual names."""
+    if given is None:
+        return _find_pair
+    wanted = list(given)
+    if isinstance(given, str) or len(wanted) not in (2, 3) or len(set(wanted)) != len(wanted):
+        raise DataError(f"columns must be two or three different names (sentence, sentence, score), not {given!r}")
+    return lambda seen: [*require(seen, wanted), None][:3]
+
+
+def positions(given: Sequence[str] | None) -> list[int] | None:
+    """Return zero-based positions where the columns were given as 1, 2, ...: such a TSV or CSV file has no header."""
+    if given is None or not all(name.isdecimal() and 0 < int(name) <= 1000 for name in given):
+        return None
+    return [int(name) - 1 for name in given]
+
+
+def require(seen: Sequence[str], wanted: list[str]) -> list[str]:
+    """Return the wanted names; raise ColumnError naming those that are missing."""
+    missing = [name for name in wanted if name not in seen]
+    if missing:
+        raise ColumnError(f"no column {' or '.join(map(repr, missing))} ({_shown(seen)})")
+    return wanted
+
+
+def _find_pair(seen: Sequence[str]) -> Sequence[str | None]:
+    names = {name.strip().casefold(): name for name in reversed(seen)}
+    for first, second in SENTENCE_NAMES:
+        if first in names and second in names:
+            score = next((names[name] for name in SCORE_NAMES if name in names), None)
+            return names[first], names[second], score
+    raise ColumnError(
+        f"no known pair of columns such as sentence1 and sentence2 ({_shown(seen)}); name them with "
+        "--columns LEFT,RIGHT[,SCORE], or by position, --columns 1,2[,3], if a TSV or CSV file has no header"
+    )
+
+
+def _shown(seen: Sequence[str]) -> str:
+    return "columns seen: " + (", ".join(repr(name[:40]) for name in seen[:12]) or "none")

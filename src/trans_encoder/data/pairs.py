@@ -1,0 +1,194 @@
+"""Pairs of sentences: immutable, on Arrow, memory-mapped where they come from a file, known by a hash."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from trans_encoder.data.columns import pair_columns
+from trans_encoder.data.readers import arrow_rows, collect, read_pairs
+from trans_encoder.data.report import ReadReport, Tally
+from trans_encoder.data.screening import Rows
+from trans_encoder.data.storage import SLICE_ROWS, content_hash, open_table, save_table
+from trans_encoder.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct:
+    """Each distinct sentence once, in order of appearance, and for each pair the places of its two sentences."""
+
+    sentences: pa.Array
+    index: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PairSet:
+    """Pairs of sentences with, where known, a score each. Make one with `read`, `open` or a `from_` function."""
+
+    table: pa.Table
+    report: ReadReport | None = field(default=None)
+
+    @classmethod
+    def read(cls, path: str | Path, *, columns: Sequence[str] | None = None, skip_bad: bool = False) -> Self:
+        """Read JSONL, TSV, CSV, Parquet or Arrow (also `.gz`), a folder of Parquet shards, or a glob (see `readers`).
+
+        `columns` names the two sentences and, third, the score; with two names no score is read. Bad lines raise
+        DataError, or with `skip_bad` are left out and counted in `report`.
+        """
+        return cls(*read_pairs(path, columns=columns, skip_bad=skip_bad))
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """Open a file written by `save`, memory-mapped."""
+        table = open_table(Path(path))
+        if table.column_names[:2] != ["sentence1", "sentence2"]:
+            raise DataError(f"{path} does not hold pairs (columns: {', '.join(table.column_names)})")
+        return cls(table)
+
+    @classmethod
+    def from_lists(
+        cls,
+        sentence1: Sequence[str],
+        sentence2: Sequence[str],
+        *,
+        scores: Sequence[float] | npt.NDArray[Any] | None = None,
+    ) -> Self:
+        """Make pairs of two lists of equal length, with scores if given."""
+        columns = {"sentence1": sentence1, "sentence2": sentence2} | ({} if scores is None else {"score": scores})
+        lengths = {name: len(values) for name, values in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise DataError(f"lists of different lengths: {lengths}")
+        try:
+            arrays = {name: pa.array(values) for name, values in columns.items()}
+        except (pa.ArrowException, UnicodeError) as error:
+            raise DataError(f"the lists cannot be used: {error}; expected texts, and numbers as scores") from error
+        return cls.from_table(pa.table(arrays))
+
+    @classmethod
+    def from_table(cls, table: pa.Table, *, columns: Sequence[str] | None = None, skip_bad: bool = False) -> Self:
+        """Take the pairs out of an Arrow table; its columns are found or given as in `read`."""
+        return cls._from_batches(table.to_batches(SLICE_ROWS), source="table", columns=columns, skip_bad=skip_bad)
+
+    @classmethod
+    def from_dataset(cls, dataset: Any, *, columns: Sequence[str] | None = None, skip_bad: bool = False) -> Self:
+        """Take the pairs out of a `datasets.Dataset` (one split); its columns are found or given as in `read`."""
+        if isinstance(dataset, dict):
+            raise DataError(f"this is a set of splits ({', '.join(dataset)}); give one of them, as dataset[split]")
+        tables = dataset.with_format("arrow").iter(batch_size=SLICE_ROWS)
+        batches = (batch for table in tables for batch in table.to_batches())
+        return cls._from_batches(batches, source="dataset", columns=columns, skip_bad=skip_bad)
+
+    @classmethod
+    def _from_batches(cls, batches: Any, *, source: str, columns: Sequence[str] | None, skip_bad: bool) -> Self:
+        select = pair_columns(columns)
+
+        def rows(tally: Tally) -> Iterator[Rows]:
+            return arrow_rows(batches, select=select, tally=tally)
+
+        return cls(*collect(rows, source=source, skip_bad=skip_bad))
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __repr__(self) -> str:
+        scored = ", scored" if "score" in self.table.column_names else ""
+        first = next(self.rows(1), None)
+        return f"PairSet({len(self):,} pairs{scored}{f', first {first[:2]!r}' if first else ''})"
+
+    @property
+    def sentence1(self) -> pa.ChunkedArray:
+        """The first sentences."""
+        return self.table["sentence1"]
+
+    @property
+    def sentence2(self) -> pa.ChunkedArray:
+        """The second sentences."""
+        return self.table["sentence2"]
+
+    @property
+    def scores(self) -> npt.NDArray[np.float64] | None:
+        """The scores, or None."""
+        if "score" not in self.table.column_names:
+            return None
+        return np.asarray(self.table["score"].to_numpy(), dtype=np.float64)
+
+    @cached_property
+    def hash(self) -> str:
+        """A SHA-256 of the texts and scores, in their order."""
+        return content_hash(self.table)
+
+    def rows(self, limit: int | None = None) -> Iterator[tuple[str, str, float | None]]:
+        """Yield the first pairs, all without a limit, as (sentence, sentence, score or None)."""
+        for batch in self.table.slice(0, limit).to_batches(SLICE_ROWS):
+            columns = batch.to_pydict()
+            yield from zip(
+                columns["sentence1"], columns["sentence2"], columns.get("score", [None] * len(batch)), strict=True
+            )
+
+    def take(self, indices: npt.ArrayLike) -> "PairSet":
+        """Return the pairs at these places, in this order."""
+        return PairSet(self.table.take(pa.array(np.asarray(indices, dtype=np.int64))))
+
+    def sample(self, n: int, *, seed: int) -> "PairSet":
+        """Return `n` different pairs chosen at random, in their original order."""
+        if not 0 <= n <= len(self):
+            raise DataError(f"cannot sample {n:,} of {len(self):,} pairs; ask for at most {len(self):,}")
+        return self.take(np.sort(np.random.default_rng(seed).choice(len(self), size=n, replace=False)))
+
+    def distinct(self) -> Distinct:
+        """Return each distinct sentence once and the places of every pair's sentences among them."""
+        encoded = pa.chunked_array(self.sentence1.chunks + self.sentence2.chunks, pa.large_string()).dictionary_encode()
+        if not encoded.num_chunks:
+            return Distinct(pa.array([], pa.large_string()), np.empty((0, 2), dtype=np.int32))
+        index = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks])
+        return Distinct(encoded.chunk(0).dictionary, np.ascontiguousarray(index.reshape(2, -1).T))
+
+    def deduplicated(self, *, swapped: bool = True) -> "PairSet":
+        """Return each pair once, the first of its kind; a swapped pair is the same unless `swapped` is False."""
+        _, first = np.unique(_keys(self.distinct(), ordered=not swapped), return_index=True)
+        return self if len(first) == len(self) else self.take(np.sort(first))
+
+    def without(self, other: "PairSet") -> "PairSet":
+        """Return the pairs that are not in `other`, in either order."""
+        keys = _keys(self.concat(other).distinct())
+        return self.take(np.flatnonzero(~np.isin(keys[: len(self)], keys[len(self) :])))
+
+    def both_orders(self) -> "PairSet":
+        """Return the pairs followed by the same pairs swapped, with the same scores; no text is copied."""
+        swapped = self.table.set_column(0, "sentence1", self.sentence2).set_column(1, "sentence2", self.sentence1)
+        return PairSet(pa.concat_tables([self.table, swapped]))
+
+    def with_scores(self, scores: npt.ArrayLike) -> "PairSet":
+        """Return the same pairs with these scores."""
+        values = np.asarray(scores, dtype=np.float64)
+        if values.shape != (len(self),):
+            raise DataError(f"{len(self):,} pairs need as many scores, not an array of shape {values.shape}")
+        return PairSet(self.without_scores().table.append_column("score", pa.array(values)))
+
+    def without_scores(self) -> "PairSet":
+        """Return the same pairs unlabelled."""
+        return PairSet(self.table.select(["sentence1", "sentence2"]))
+
+    def concat(self, other: "PairSet") -> "PairSet":
+        """Return these pairs followed by the others; scores are kept only if both have them."""
+        if self.table.schema.equals(other.table.schema):
+            return PairSet(pa.concat_tables([self.table, other.table]))
+        return PairSet(pa.concat_tables([self.without_scores().table, other.without_scores().table]))
+
+    def save(self, path: str | Path) -> None:
+        """Write the pairs as an Arrow file, atomically; `open` maps it back."""
+        save_table(self.table, Path(path))
+
+
+def _keys(distinct: Distinct, *, ordered: bool = False) -> npt.NDArray[np.int64]:
+    """Return one number for each pair, the same for its swapped twin unless order counts."""
+    first, second = distinct.index.astype(np.int64).T
+    if not ordered:
+        first, second = np.minimum(first, second), np.maximum(first, second)
+    keys: npt.NDArray[np.int64] = first * len(distinct.sentences) + second
+    return keys

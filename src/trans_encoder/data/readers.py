@@ -1,0 +1,135 @@
+r"""Reading pairs of sentences from JSONL, TSV, CSV, Parquet and Arrow files, each also as `.gz`.
+
+- JSONL: one JSON object a line. TSV: a header, then fields split at tabs, **no quoting at all** (a quotation mark is
+  text). CSV: a header and RFC 4180 quoting; a quoted field may hold line ends.
+- Lines end in `\n` or `\r\n`; a lone `\r` is text. A byte order mark is ignored. Blank lines are ignored and counted.
+- A bad line is one with broken UTF-8, a NUL, too few or too many fields, an unterminated quote, broken JSON, a value of
+  the wrong type, an empty sentence, a score that is not a finite number, or more than 1 MiB.
+- Any finite score is accepted: the metrics compare ranks. Scores must be there for all lines or for none.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trans_encoder.data.columns import ColumnError, Select, pair_columns, positions
+from trans_encoder.data.records import BROKEN_UTF8, Record, arrow_batches, line_records
+from trans_encoder.data.report import ReadReport, Tally
+from trans_encoder.data.screening import PAIR_SCHEMA, Rows, as_scores, as_texts, pair_rows, screen
+from trans_encoder.data.sources import expand, file_format
+from trans_encoder.data.storage import SLICE_ROWS, spool
+from trans_encoder.errors import DataError
+
+FORMATS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".tsv": "tsv",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+}
+
+
+def read_pairs(
+    path: str | Path, *, columns: Sequence[str] | None = None, skip_bad: bool = False
+) -> tuple[pa.Table, ReadReport]:
+    """Read a file, a folder of Parquet shards or a glob into one memory-mapped table, with an account of every line."""
+    select, places = pair_columns(columns), positions(columns)
+    files = expand(path, endings=(".parquet", ".parquet.gz"))
+
+    def rows(tally: Tally) -> Iterator[Rows]:
+        for file in files:
+            tally.start_file(str(file))
+            kind = file_format(file, known=FORMATS)
+            try:
+                if kind in ("parquet", "arrow"):
+                    yield from arrow_rows(arrow_batches(file, kind=kind, select=select), select=select, tally=tally)
+                else:
+                    headerless = None if places is None else [*places, None][:3]
+                    records = line_records(file, kind=kind, select=select, headerless=headerless, tally=tally)
+                    yield from _record_rows(records, tally)
+            except ColumnError as error:
+                raise DataError(f"{file}: {error}") from None
+
+    return collect(rows, source=str(path), skip_bad=skip_bad)
+
+
+def collect(
+    rows: Callable[[Tally], Iterable[Rows]], *, source: str, skip_bad: bool = False
+) -> tuple[pa.Table, ReadReport]:
+    """Check rows as they come, spool the good ones to disk and return them, with the report."""
+    tally = Tally(source)
+    table = spool((screen(part, tally) for part in rows(tally)), schema=PAIR_SCHEMA)
+    partly_scored = 0 < tally.unscored < tally.read
+    if partly_scored:
+        tally.reject_unscored()
+    elif tally.unscored:
+        table = table.drop_columns("score")
+    report = tally.report(skip_bad=skip_bad, remedy=" --columns LEFT,RIGHT reads pairs without their scores.")
+    if partly_scored:
+        scored = (batch.filter(pc.is_valid(batch["score"])) for batch in table.to_batches())
+        table = spool(scored, schema=PAIR_SCHEMA)
+    return table, report
+
+
+def arrow_rows(batches: Iterable[pa.RecordBatch], *, select: Select, tally: Tally) -> Iterator[Rows]:
+    """Take the pairs out of Arrow batches; rows are numbered from 1."""
+    start = 1
+    for batch in batches:
+        first, second, score = select(batch.schema.names)
+        texts1, broken1 = as_texts(batch[first], name=str(first))
+        texts2, broken2 = as_texts(batch[second], name=str(second))
+        scores = pa.nulls(len(batch), pa.float64()) if score is None else as_scores(batch[score], name=score)
+        rows = pair_rows(range(start, start + len(batch)), texts1, texts2, scores)
+        start += len(batch)
+        broken = broken1 | broken2
+        if broken.any():
+            tally.reject(rows.lines[broken].tolist(), BROKEN_UTF8)
+            rows = Rows(rows.lines[~broken], rows.batch.filter(pa.array(~broken)))
+        yield rows
+
+
+def _record_rows(records: Iterator[Record], tally: Tally) -> Iterator[Rows]:
+    pairs = _typed(records, tally)
+    while part := list(islice(pairs, SLICE_ROWS)):
+        yield pair_rows(*zip(*part, strict=True))
+
+
+def _typed(records: Iterable[Record], tally: Tally) -> Iterator[tuple[int, str | None, str | None, float | None]]:
+    """Yield (line, sentence, sentence, score) where the types are right; reject the others."""
+    for line, (first, second, score) in records:
+        try:
+            yield line, _text(first), _text(second), _number(score)
+        except (TypeError, ValueError, OverflowError) as error:
+            tally.reject([line], str(error))
+
+
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f"a sentence is a {type(value).__name__}, not text")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError("a sentence holds half a surrogate pair, which is not text") from None
+    return value
+
+
+def _number(value: Any) -> float | None:
+    if value is None or isinstance(value, (int, float)):
+        return None if value is None else float(value)
+    if not isinstance(value, str):
+        raise TypeError(f"the score is a {type(value).__name__}, not a number")
+    if not value.strip():
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(f"the score {value[:40]!r} is not a number") from None

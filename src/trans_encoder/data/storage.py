@@ -1,0 +1,98 @@
+"""Arrow tables that live on disk: spooled while they are read, memory-mapped afterwards, hashed by content."""
+
+import hashlib
+import mmap
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trans_encoder.errors import DataError, RunError
+from trans_encoder.files import atomic_file
+
+SLICE_ROWS = 1 << 16
+"""Rows handled at a time wherever a whole column would be too much."""
+
+
+def spool(batches: Iterable[pa.RecordBatch], *, schema: pa.Schema) -> pa.Table:
+    """Write batches to an anonymous temporary file as they come and return them as one memory-mapped table."""
+    # The file has no name from the start, so neither a crash nor a kill leaves it behind.
+    with tempfile.TemporaryFile() as file:
+        writer = pa.ipc.new_file(pa.PythonFile(file, mode="w"), schema)
+        for batch in batches:
+            try:
+                writer.write_batch(batch)
+            except OSError as error:
+                raise RunError(_storage_problem(error)) from error
+        try:
+            writer.close()
+            file.flush()
+        except OSError as error:
+            raise RunError(_storage_problem(error)) from error
+        return _mapped(cast(IO[bytes], file))
+
+
+def _storage_problem(error: OSError) -> str:
+    return (
+        f"cannot write temporary data to {tempfile.gettempdir()}: {error.strerror or error}; "
+        "make room there or set TMPDIR to a folder with enough space"
+    )
+
+
+def _mapped(file: IO[bytes]) -> pa.Table:
+    mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapping))).read_all()
+
+
+def save_table(table: pa.Table, path: Path) -> None:
+    """Write a table as an Arrow IPC file, atomically."""
+    with atomic_file(path) as temporary, pa.ipc.new_file(str(temporary), table.schema) as writer:
+        writer.write_table(table, max_chunksize=SLICE_ROWS)
+
+
+def open_table(path: Path) -> pa.Table:
+    """Open an Arrow IPC file, memory-mapped."""
+    try:
+        with path.open("rb") as file:
+            return _mapped(file)
+    except OSError as error:
+        raise DataError(f"cannot open {path}: {error.strerror or error}") from error
+    except (ValueError, pa.ArrowException) as error:
+        raise DataError(f"{path} is not a whole Arrow file ({error}); make it again from its source") from error
+
+
+def content_hash(table: pa.Table) -> str:
+    """Return a SHA-256 of the columns' names and values, whatever their chunks."""
+    digest = hashlib.sha256()
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        digest.update(f"{name}:{column.type}:{len(column)};".encode())
+        for part in _column_digests(column):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _column_digests(column: pa.ChunkedArray) -> list[bytes]:
+    """Digest the values and, for texts, their lengths: together they determine the column."""
+    values, lengths = hashlib.sha256(), hashlib.sha256()
+    is_text = pa.types.is_large_string(column.type)
+    for chunk in column.chunks:
+        for start in range(0, len(chunk), SLICE_ROWS):
+            part = chunk.slice(start, SLICE_ROWS)
+            if is_text:
+                lengths.update(memoryview(pc.binary_length(part).to_numpy()))
+                values.update(_text_bytes(part))
+            else:
+                values.update(memoryview(part.to_numpy(zero_copy_only=False)))
+    return [values.digest(), lengths.digest()]
+
+
+def _text_bytes(texts: pa.Array) -> memoryview:
+    """Return the bytes of an array of large strings, one after the other."""
+    _, offsets, data = texts.buffers()
+    if data is None:
+        return memoryview(b"")
+    bounds = memoryview(offsets).cast("q")
+    return memoryview(data)[bounds[texts.offset] : bounds[texts.offset + len(texts)]]
