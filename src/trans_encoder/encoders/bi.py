@@ -1,0 +1,181 @@
+"""The bi-encoder: one sentence in, one embedding out; a pair's score is the cosine of its two embeddings."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+from torch import Tensor
+from torch.nn import functional
+
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.encoders.batching import Inputs, assemble, budget_batches, split_by_length
+from trans_encoder.encoders.loading import Kind, best_device, checked_name, explained, inference
+from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, Tokens, tokenise
+from trans_encoder.progress import progress
+
+PoolingMode = Literal["cls", "mean"]
+Scores = NDArray[np.float32]
+
+# Distinct sentences are encoded once; only so many embeddings are held at a time, so that memory is bounded.
+_EMBEDDINGS_BYTES = 512 * 2**20
+_BATCH_TOKENS = {"cpu": 2048, "mps": 8192, "cuda": 65536}
+
+
+class BiEncoder:
+    """A SentenceTransformer with the verbs of this package: load, score, save, and the batches of its training."""
+
+    kind: Kind = "bi"
+
+    def __init__(self, model: SentenceTransformer, *, name: str) -> None:
+        """Wrap a loaded SentenceTransformer."""
+        self.model = model
+        self.name = name
+        prompt = model.prompts.get(model.default_prompt_name or "", "")
+        prepare = (lambda texts: pc.binary_join_element_wise(prompt, texts, "")) if prompt else None
+        self.tokeniser = PairTokeniser(model.tokenizer, prepare=prepare, key=prompt)
+        self.layout = Layout.of(model.tokenizer, texts=1)
+
+    @classmethod
+    def load(
+        cls,
+        name: str | Path,
+        *,
+        pooling: PoolingMode | None = None,
+        max_tokens: int | None = None,
+        device: str | None = None,
+        trust_remote_code: bool = False,
+    ) -> Self:
+        """Load a bi-encoder, or a bare PLM under mean pooling, from a folder or hub name.
+
+        `pooling` and `max_tokens` replace the checkpoint's own settings.
+        """
+        path = checked_name(name, trust_remote_code=trust_remote_code)
+        with explained(name):
+            model = SentenceTransformer(
+                path,
+                device=device or best_device(),
+                trust_remote_code=trust_remote_code,
+                local_files_only=Path(path).exists(),
+                model_kwargs={"dtype": torch.float32, "use_safetensors": True},
+            )
+            if pooling is not None:
+                model = _with_pooling(model, pooling)
+        if max_tokens is not None:
+            model.max_seq_length = max_tokens
+        return cls(model, name=str(name))
+
+    @classmethod
+    def from_body(cls, folder: Path, *, like: "BiEncoder") -> Self:
+        """Make a bi-encoder from the body of a saved cross-encoder, pooled as `like` ("sequential", section 2.3)."""
+        with explained(folder):
+            body = Transformer(str(folder), model_kwargs={"dtype": torch.float32, "use_safetensors": True})
+            model = SentenceTransformer(modules=[body, *list(like.model)[1:]], device=str(like.device))
+        model.max_seq_length = like.max_tokens
+        return cls(model, name=str(folder))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return torch.device(self.model.device)
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest sentence in tokens, special ones included."""
+        return int(self.model.max_seq_length or 512)
+
+    @property
+    def pooling(self) -> str:
+        """How token embeddings become a sentence embedding."""
+        modes = [module.get_config_dict()["pooling_mode"] for module in self.model if isinstance(module, Pooling)]
+        return str(modes[0]) if modes else "none"
+
+    def save(self, folder: Path) -> None:
+        """Save as an ordinary sentence-transformers folder in safetensors."""
+        self.model.save_pretrained(str(folder), create_model_card=False)
+
+    def encode(self, texts: Sequence[str] | pa.Array | pa.ChunkedArray) -> Scores:
+        """Return one embedding for each text."""
+        sentences = texts if isinstance(texts, pa.Array | pa.ChunkedArray) else pa.array(texts, pa.large_string())
+        tokens = tokenise(self.model.tokenizer, sentences, max_tokens=self.max_tokens)
+        return self._embed(tokens, np.arange(len(tokens)))
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Return the cosine of each pair, raw (section 2.2)."""
+        tokenised = self.tokeniser(pairs, max_tokens=self.max_tokens)
+        width = int(self.model.get_embedding_dimension() or 1)
+        block = max(_EMBEDDINGS_BYTES // (2 * 4 * width), 1)
+        scores = np.empty(len(pairs), dtype=np.float32)
+        for start in range(0, len(pairs), block):
+            index = tokenised.index[start : start + block]
+            sentences, place = np.unique(index, return_inverse=True)
+            embeddings = torch.from_numpy(self._embed(tokenised.tokens, sentences))
+            unit = functional.normalize(embeddings, dim=1)
+            place = torch.from_numpy(place.reshape(index.shape))
+            for part in range(0, len(index), 65536):
+                left, right = place[part : part + 65536].unbind(1)
+                cosines = (unit[left] * unit[right]).sum(dim=1)
+                scores[start + part : start + part + len(cosines)] = cosines.numpy()
+        return scores
+
+    def _embed(self, tokens: Tokens, sentences: NDArray[np.integer[Any]]) -> Scores:
+        """Encode the given sentences, similar lengths together."""
+        lengths = self._cut(tokens.lengths[sentences]) + self.layout.extra
+        embeddings: Scores | None = None
+        with inference(self.model, self.device), progress(f"encoding with {self.name}", total=len(sentences)) as advance:
+            for rows in budget_batches(lengths, max_batch_tokens=_BATCH_TOKENS[self.device.type]):
+                batch = self._forward(self._inputs(tokens, sentences[rows])).float().cpu().numpy()
+                if embeddings is None:
+                    embeddings = np.empty((len(sentences), batch.shape[1]), dtype=np.float32)
+                embeddings[rows] = batch
+                advance(len(rows))
+        return embeddings if embeddings is not None else np.empty((0, 0), dtype=np.float32)
+
+    def _cut(self, lengths: Integers) -> Integers:
+        return np.minimum(lengths, self.max_tokens - self.layout.extra)
+
+    def _inputs(self, tokens: Tokens, sentences: NDArray[np.integer[Any]]) -> Inputs:
+        room = self.max_tokens - self.layout.extra
+        return assemble([[tokens[sentence][:room]] for sentence in sentences], self.layout)
+
+    def _forward(self, inputs: Inputs) -> Tensor:
+        features = {name: tensor.to(self.device) for name, tensor in inputs.items()}
+        return self.model(features)["sentence_embedding"]  # type: ignore[no-any-return]
+
+    # What training needs: how long an example is, how a batch is put together, what the student says of it.
+
+    def lengths(self, pairs: PairTokens) -> Integers:
+        """Return how many tokens each pair costs."""
+        return (self._cut(pairs.tokens.lengths) + self.layout.extra)[pairs.index].sum(axis=1)
+
+    def collate(self, pairs: PairTokens, rows: Integers) -> dict[str, Any]:
+        """Build one batch: each distinct sentence once, in groups of similar length, and which two make each pair."""
+        sentences, place = np.unique(pairs.index[rows], return_inverse=True)
+        groups = split_by_length(self._cut(pairs.tokens.lengths[sentences]))
+        position = np.empty(len(sentences), dtype=np.int64)
+        position[np.concatenate(groups)] = np.arange(len(sentences))
+        return {
+            "inputs": [self._inputs(pairs.tokens, sentences[group]) for group in groups],
+            "place": torch.from_numpy(position[place.reshape(-1, 2)]),
+        }
+
+    def outputs(self, batch: dict[str, Any]) -> Tensor:
+        """Return the cosine of each pair of a batch, with gradients."""
+        embeddings = torch.cat([self._forward(inputs) for inputs in batch["inputs"]])
+        unit = functional.normalize(embeddings.float(), dim=1)
+        left, right = batch["place"].unbind(1)
+        return (unit[left] * unit[right]).sum(dim=1)
+
+
+def _with_pooling(model: SentenceTransformer, mode: PoolingMode) -> SentenceTransformer:
+    body = model[0]
+    pooling = Pooling(body.get_embedding_dimension(), pooling_mode=mode)
+    rest = [module for module in list(model)[1:] if not isinstance(module, Pooling)]
+    return SentenceTransformer(modules=[body, pooling, *rest], device=str(model.device))

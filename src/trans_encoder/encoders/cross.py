@@ -1,0 +1,131 @@
+"""The cross-encoder: two sentences in, one logit out; a pair's score is the logit's sigmoid."""
+
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import sentence_transformers
+import torch
+from torch import Tensor
+
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.encoders.batching import Inputs, assemble, budget_batches, split_by_length
+from trans_encoder.encoders.bi import Scores
+from trans_encoder.encoders.loading import Kind, best_device, checked_name, explained, inference
+from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, longest_first
+from trans_encoder.errors import ConfigurationError
+from trans_encoder.progress import progress
+
+_BATCH_TOKENS = {"cpu": 2048, "mps": 8192, "cuda": 65536}
+
+
+class CrossEncoder:
+    """A sentence-transformers CrossEncoder with the verbs of this package, mirroring `BiEncoder`."""
+
+    kind: Kind = "cross"
+
+    def __init__(self, model: sentence_transformers.CrossEncoder, *, name: str) -> None:
+        """Wrap a loaded CrossEncoder with one label."""
+        if model.num_labels != 1:
+            raise ConfigurationError(
+                f"cross-encoder {name} has {model.num_labels} labels; expected one score a pair (num_labels=1)"
+            )
+        self.model = model
+        self.name = name
+        self.tokeniser = PairTokeniser(model.tokenizer)
+        self.layout = Layout.of(model.tokenizer, texts=2)
+
+    @classmethod
+    def load(
+        cls,
+        name: str | Path,
+        *,
+        max_tokens: int | None = None,
+        device: str | None = None,
+        trust_remote_code: bool = False,
+        seed: int = 0,
+    ) -> Self:
+        """Load a cross-encoder, or any encoder's body under a new head drawn from `seed`, from a folder or hub name."""
+        path = checked_name(name, trust_remote_code=trust_remote_code)
+        with explained(name), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = sentence_transformers.CrossEncoder(
+                path,
+                num_labels=None if _has_head(path) else 1,
+                device=device or best_device(),
+                trust_remote_code=trust_remote_code,
+                local_files_only=Path(path).exists(),
+                model_kwargs={"dtype": torch.float32, "use_safetensors": True},
+            )
+        if max_tokens is not None:
+            model.max_length = max_tokens
+        return cls(model, name=str(name))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return torch.device(self.model.device)
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest pair in tokens, special ones included."""
+        return int(self.model.max_length or 512)
+
+    def save(self, folder: Path) -> None:
+        """Save as an ordinary sentence-transformers folder in safetensors."""
+        self.model.save_pretrained(str(folder), create_model_card=False)
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Return the probability that the cross-encoder gives to each pair, in the given order (section 2.3)."""
+        tokenised = self.tokeniser(pairs, max_tokens=self.max_tokens)
+        scores = np.empty(len(pairs), dtype=np.float32)
+        with inference(self.model, self.device), progress(f"scoring with {self.name}", total=len(pairs)) as advance:
+            for rows in budget_batches(self.lengths(tokenised), max_batch_tokens=_BATCH_TOKENS[self.device.type]):
+                logits = self._forward(self._inputs(tokenised, rows))
+                scores[rows] = logits.float().sigmoid().cpu().numpy()
+                advance(len(rows))
+        return scores
+
+    def _cut(self, pairs: PairTokens, rows: Integers | slice) -> tuple[Integers, Integers]:
+        first, second = pairs.tokens.lengths[pairs.index[rows]].T
+        return longest_first(first, second, room=self.max_tokens - self.layout.extra)
+
+    def _inputs(self, pairs: PairTokens, rows: Integers) -> Inputs:
+        cuts = zip(*self._cut(pairs, rows), strict=True)
+        texts = [
+            (pairs.tokens[first][:first_cut], pairs.tokens[second][:second_cut])
+            for (first, second), (first_cut, second_cut) in zip(pairs.index[rows], cuts, strict=True)
+        ]
+        return assemble(texts, self.layout)
+
+    def _forward(self, inputs: Inputs) -> Tensor:
+        features = {name: tensor.to(self.device) for name, tensor in inputs.items()}
+        return self.model(features)["scores"].squeeze(-1)  # type: ignore[no-any-return]
+
+    # What training needs: how long an example is, how a batch is put together, what the student says of it.
+
+    def lengths(self, pairs: PairTokens) -> Integers:
+        """Return how many tokens each pair costs."""
+        first, second = self._cut(pairs, slice(None))
+        return first + second + self.layout.extra
+
+    def collate(self, pairs: PairTokens, rows: Integers) -> dict[str, Any]:
+        """Build one batch: the pairs in groups of similar length, and where each pair went."""
+        groups = split_by_length(np.add(*self._cut(pairs, rows)) + self.layout.extra)
+        position = np.empty(len(rows), dtype=np.int64)
+        position[np.concatenate(groups)] = np.arange(len(rows))
+        return {
+            "inputs": [self._inputs(pairs, rows[group]) for group in groups],
+            "place": torch.from_numpy(position),
+        }
+
+    def outputs(self, batch: dict[str, Any]) -> Tensor:
+        """Return the logit of each pair of a batch, with gradients."""
+        return torch.cat([self._forward(inputs) for inputs in batch["inputs"]]).float()[batch["place"]]
+
+
+def _has_head(name: str) -> bool:
+    from transformers import AutoConfig
+
+    architectures = AutoConfig.from_pretrained(name).architectures or [""]
+    return str(architectures[0]).endswith("ForSequenceClassification")

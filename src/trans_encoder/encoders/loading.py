@@ -1,0 +1,113 @@
+"""Where encoders come from: local folders and hub names, safetensors only, and the device they run on."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from trans_encoder.errors import ConfigurationError
+
+Kind = Literal["bi", "cross"]
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
+
+
+def checked_name(name: str | Path, *, trust_remote_code: bool) -> str:
+    """Return the name after refusing what must not be loaded: missing folders, pickled weights, unasked remote code."""
+    folder = Path(name).expanduser()
+    if not folder.exists():
+        if _looks_like_path(str(name)):
+            raise ConfigurationError(
+                f"model folder {name} does not exist; give a folder that holds config.json and model.safetensors, "
+                f"or a hub name such as organisation/model"
+            )
+        return str(name)
+    if not folder.is_dir():
+        raise ConfigurationError(f"model {name} is a file; give the folder that holds config.json and model.safetensors")
+    if not any(folder.rglob("config.json")) and not (folder / "modules.json").exists():
+        raise ConfigurationError(f"model folder {name} has no config.json; give a folder saved by save_pretrained")
+    if not any(folder.rglob("*.safetensors")):
+        pickles = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in folder.rglob(pattern))
+        found = f"only pickled weights ({', '.join(pickles)})" if pickles else "no weights"
+        raise ConfigurationError(
+            f"model folder {name} has {found}; trans-encoder loads safetensors only, because unpickling runs code. "
+            f"If you trust the folder, convert it once: python -c \"from transformers import AutoModel; "
+            f"m = AutoModel.from_pretrained('{name}', use_safetensors=False); m.save_pretrained('{name}')\""
+        )
+    if not trust_remote_code and _wants_remote_code(folder):
+        raise ConfigurationError(
+            f"model folder {name} asks to run its own code (auto_map in config.json); "
+            f"read that code, then allow it with --trust-remote-code (trust_remote_code=True)"
+        )
+    return str(folder)
+
+
+def _looks_like_path(name: str) -> bool:
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name or name.endswith("/")
+
+
+def _wants_remote_code(folder: Path) -> bool:
+    config = folder / "config.json"
+    return config.exists() and "auto_map" in json.loads(config.read_text(encoding="utf-8"))
+
+
+@contextmanager
+def explained(name: str | Path) -> Iterator[None]:
+    """Turn the many errors of loading into one that says what to do."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, RuntimeError, AttributeError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ConfigurationError(
+            f"model {name} could not be loaded: {reason}. Expected a folder or hub name of an encoder that "
+            f"transformers knows, with safetensors weights; without a network, give a local folder"
+        ) from error
+
+
+def find_kind(name: str | Path) -> Kind:
+    """Tell from its files whether a saved model is a bi-encoder or a cross-encoder."""
+    folder = Path(name).expanduser()
+    settings = _read(folder / "config_sentence_transformers.json")
+    if settings.get("model_type") == "CrossEncoder":
+        return "cross"
+    if settings.get("model_type") == "SentenceTransformer" or (folder / "modules.json").exists():
+        return "bi"
+    architectures = _read(folder / "config.json").get("architectures") or [""]
+    return "cross" if architectures[0].endswith("ForSequenceClassification") else "bi"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def best_device() -> str:
+    """Return the fastest device of this machine: this process's GPU, Apple's, or the CPU."""
+    if torch.cuda.is_available():
+        return f"cuda:{torch.cuda.current_device()}"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def resolved_precision(precision: Precision, device: torch.device) -> Precision:
+    """Choose half precision by what the device can do; never on a CPU, where it is slower by far."""
+    if precision != "auto":
+        return precision
+    if device.type != "cuda":
+        return "fp32"
+    if torch.cuda.is_bf16_supported(including_emulation=False):
+        return "bf16"
+    return "fp16" if torch.cuda.get_device_capability(device) >= (7, 0) else "fp32"
+
+
+@contextmanager
+def inference(module: torch.nn.Module, device: torch.device) -> Iterator[None]:
+    """Run without gradients or dropout, in the device's own precision; the module's mode is put back after."""
+    half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(resolved_precision("auto", device))
+    training = module.training
+    module.eval()
+    try:
+        with torch.inference_mode(), torch.autocast(device.type, dtype=half) if half else nullcontext():
+            yield
+    finally:
+        module.train(training)

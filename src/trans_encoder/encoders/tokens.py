@@ -1,0 +1,175 @@
+"""Tokenise once: every distinct sentence becomes token ids in one flat array, and batches are cut from it."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.progress import progress
+
+Integers = NDArray[np.int64]
+
+_SENTENCES_AT_ONCE = 2048
+_REMEMBERED = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """Token ids of many sentences without special tokens: sentence i is `ids[starts[i]:starts[i + 1]]`."""
+
+    ids: NDArray[np.int32]
+    starts: Integers
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, sentence: int) -> NDArray[np.int32]:
+        return self.ids[self.starts[sentence] : self.starts[sentence + 1]]
+
+    @cached_property
+    def lengths(self) -> Integers:
+        """Number of tokens of each sentence."""
+        return np.diff(self.starts)
+
+
+@dataclass(frozen=True, eq=False)
+class PairTokens:
+    """Tokens of the distinct sentences of a pair set, and which two of them make each pair."""
+
+    tokens: Tokens
+    index: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def both_orders(self) -> "PairTokens":
+        """Return the pairs followed by the swapped pairs."""
+        return PairTokens(self.tokens, np.concatenate([self.index, self.index[:, ::-1]]))
+
+
+def tokenise(tokenizer: Any, sentences: pa.Array | pa.ChunkedArray, *, max_tokens: int) -> Tokens:
+    """Tokenise sentences, each cut to `max_tokens`."""
+    pieces: list[NDArray[np.int32]] = []
+    lengths = np.zeros(len(sentences) + 1, dtype=np.int64)
+    with progress("tokenising", total=len(sentences)) as advance:
+        for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
+            texts = sentences.slice(start, _SENTENCES_AT_ONCE).to_pylist()
+            encoded = tokenizer(
+                texts,
+                add_special_tokens=False,
+                truncation=True,
+                max_length=max_tokens,
+                return_attention_mask=False,
+                return_token_type_ids=False,
+            )["input_ids"]
+            lengths[start + 1 : start + 1 + len(texts)] = [len(ids) for ids in encoded]
+            pieces.append(np.concatenate([np.asarray(ids, dtype=np.int32) for ids in encoded]))
+            advance(len(texts))
+    ids = np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.int32)
+    return Tokens(ids, np.cumsum(lengths))
+
+
+class PairTokeniser:
+    """Tokenises pair sets with one tokenizer and remembers the last few: labelling, training and dev share them."""
+
+    _remembered: OrderedDict[tuple[str, str, int], PairTokens] = OrderedDict()
+
+    def __init__(self, tokenizer: Any, *, prepare: Callable[[pa.Array], pa.Array] | None = None, key: str = "") -> None:
+        """Use `tokenizer` on texts that `prepare` (named by `key`) has changed, if given."""
+        self.tokenizer = tokenizer
+        self._prepare = prepare
+        self._key = fingerprint(tokenizer) + key
+
+    def __call__(self, pairs: PairSet, *, max_tokens: int) -> PairTokens:
+        """Return the tokens of the pairs; a sentence keeps at least its first `max_tokens`."""
+        cap = max(max_tokens, 128)
+        key = (self._key, pairs.hash, cap)
+        if key not in self._remembered:
+            distinct = pairs.distinct()
+            sentences = distinct.sentences if self._prepare is None else self._prepare(distinct.sentences)
+            self._remembered[key] = PairTokens(tokenise(self.tokenizer, sentences, max_tokens=cap), distinct.index)
+            if len(self._remembered) > _REMEMBERED:
+                self._remembered.popitem(last=False)
+        self._remembered.move_to_end(key)
+        return self._remembered[key]
+
+
+def fingerprint(tokenizer: Any) -> str:
+    """Return a hash of everything that decides a tokenizer's output."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return f"{type(tokenizer).__name__}-{id(tokenizer)}"
+    truncation, padding = backend.truncation, backend.padding
+    backend.no_truncation()
+    backend.no_padding()
+    text = backend.to_str()
+    if truncation is not None:
+        backend.enable_truncation(**truncation)
+    if padding is not None:
+        backend.enable_padding(**padding)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Special tokens that stand at one place of an input, with their type ids."""
+
+    ids: tuple[int, ...]
+    types: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a tokenizer puts its special tokens, found by asking it: `[CLS] a [SEP]` and `[CLS] a [SEP] b [SEP]`."""
+
+    specials: tuple[Segment, ...]
+    text_types: tuple[int, ...]
+    has_types: bool
+    pad_id: int
+    pad_type: int
+
+    @classmethod
+    def of(cls, tokenizer: Any, *, texts: int) -> "Layout":
+        """Find the layout for inputs of one or two texts."""
+        encoded = tokenizer(*["a"] * texts, return_token_type_ids=True)
+        sequence = encoded.sequence_ids(0)
+        types = encoded["token_type_ids"]
+        specials, start = [], 0
+        for text in range(texts):
+            first = sequence.index(text)
+            specials.append(_segment(encoded["input_ids"], types, slice(start, first)))
+            start = first + sequence.count(text)
+        specials.append(_segment(encoded["input_ids"], types, slice(start, None)))
+        return cls(
+            specials=tuple(specials),
+            text_types=tuple(types[sequence.index(text)] for text in range(texts)),
+            has_types="token_type_ids" in tokenizer.model_input_names,
+            pad_id=tokenizer.pad_token_id,
+            pad_type=tokenizer.pad_token_type_id,
+        )
+
+    @property
+    def extra(self) -> int:
+        """Number of special tokens in an input."""
+        return sum(len(segment.ids) for segment in self.specials)
+
+
+def _segment(ids: list[int], types: list[int], place: slice) -> Segment:
+    return Segment(tuple(ids[place]), tuple(types[place]))
+
+
+def longest_first(first: Integers, second: Integers, *, room: int) -> tuple[Integers, Integers]:
+    """Cut pairs of lengths to a total of `room`, the longer text first, exactly as fast tokenizers do."""
+    short, long = np.minimum(first, second), np.maximum(first, second)
+    fits, both_cut = short + long <= room, 2 * short > room
+    kept_short = np.where(fits, short, np.where(both_cut, room // 2, short))
+    kept_long = np.where(fits, long, np.where(both_cut, room - room // 2, room - short))
+    swapped = first > second
+    return np.where(swapped, kept_long, kept_short), np.where(swapped, kept_short, kept_long)

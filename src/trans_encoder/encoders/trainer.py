@@ -1,0 +1,272 @@
+"""transformers' Trainer, taught three things: batches of similar length, a judge, and checkpoints that are whole."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Sampler
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from trans_encoder.config import OptimisationPlan
+from trans_encoder.encoders.batching import epoch_batches
+from trans_encoder.encoders.loading import resolved_precision
+from trans_encoder.encoders.tokens import Integers
+from trans_encoder.errors import RunError
+from trans_encoder.files import write_json
+from trans_encoder.progress import progress
+
+if TYPE_CHECKING:
+    from trans_encoder.encoders.training import Encoder, Objective, TrainingOptions
+
+_KEPT, _BEST = "kept.json", "best.safetensors"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One judged moment of a training."""
+
+    step: int
+    epoch: float
+    loss: float
+    score: float | None
+
+
+@dataclass
+class Kept:
+    """What a checkpoint must remember beside the trainer's own state."""
+
+    history: list[Checkpoint] = field(default_factory=list)
+    best_step: int = 0
+    best_score: float | None = None
+    loss_sum: float = 0.0
+    loss_steps: int = 0
+    best_weights: dict[str, Tensor] = field(default_factory=dict)
+
+    def save(self, folder: Path) -> None:
+        """Write into a checkpoint, the JSON last: it marks the checkpoint as whole."""
+        if self.best_weights:
+            save_file(self.best_weights, folder / _BEST)
+        content = {name: value for name, value in vars(self).items() if name != "best_weights"}
+        write_json(folder / _KEPT, {**content, "history": [asdict(moment) for moment in self.history]})
+
+    @classmethod
+    def load(cls, folder: Path) -> "Kept":
+        """Read back what `save` wrote."""
+        content = json.loads((folder / _KEPT).read_text(encoding="utf-8"))
+        content["history"] = [Checkpoint(**moment) for moment in content["history"]]
+        weights = load_file(folder / _BEST) if (folder / _BEST).exists() else {}
+        return cls(**content, best_weights=weights)
+
+
+class EpochBatches(Sampler[Integers]):
+    """The batches of an epoch, this process's share of each; the same seed and epoch give the same batches."""
+
+    def __init__(self, lengths: Integers, *, plan: OptimisationPlan, seed: int, rank: int, world: int) -> None:
+        self._lengths, self._plan, self._seed = lengths, plan, seed
+        self._rank, self._world = rank, world
+        self._epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that is iterated next."""
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return -(-len(self._lengths) // self._plan.batch_size)
+
+    def __iter__(self) -> Iterator[Integers]:
+        plan = self._plan
+        batches = epoch_batches(
+            self._lengths,
+            batch_size=plan.batch_size,
+            seed=self._seed,
+            epoch=self._epoch,
+            by_length=plan.group_by_length,
+        )
+        yield from (batch[self._rank :: self._world] for batch in batches)
+
+
+class _Loader(DataLoader[Any]):
+    def set_epoch(self, epoch: int) -> None:
+        self.batch_sampler.set_epoch(epoch)  # type: ignore[union-attr]
+
+
+class _Rows(torch.utils.data.Dataset[int]):
+    """Row numbers: the collator cuts whole batches from the token arrays."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitems__(self, rows: Integers) -> Integers:
+        return rows
+
+
+class StageTrainer(Trainer):
+    """Trains one student in one stage."""
+
+    def __init__(
+        self, student: "Encoder", objective: "Objective", *, plan: OptimisationPlan, options: "TrainingOptions"
+    ) -> None:
+        self.kept = Kept()
+        self._student, self._objective, self._plan, self._options = student, objective, plan, options
+        super().__init__(
+            model=objective.module,
+            args=_arguments(plan, options, device=student.device),
+            train_dataset=_Rows(len(objective.lengths)),
+            callbacks=[_Judging(self), _Bar(options.description)],
+        )
+
+    def run(self) -> None:
+        """Train from the last whole checkpoint, or from the start, to the end; then put the best weights back."""
+        checkpoint = _last_whole_checkpoint(self._options.folder)
+        if checkpoint is not None:
+            self.kept = Kept.load(checkpoint)
+        self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        if self.kept.best_weights:
+            self._student.model.load_state_dict(self.kept.best_weights)
+        self._student.model.eval()
+        self._student.model.zero_grad(set_to_none=True)
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Return loader of this process's share of each batch; every process sees the same steps."""
+        args = self.args
+        batches = EpochBatches(
+            self._objective.lengths,
+            plan=self._plan,
+            seed=self._options.seed,
+            rank=args.process_index,
+            world=args.world_size,
+        )
+        return _Loader(
+            self.train_dataset,
+            batch_sampler=batches,
+            collate_fn=self._collate,
+            # Its own generator: the loader must not draw from the stream that dropout draws from.
+            generator=torch.Generator().manual_seed(self._options.seed),
+        )
+
+    def _collate(self, rows: Integers) -> dict[str, Any]:
+        return self._objective.collate(np.asarray(rows))
+
+    def compute_loss(self, model: nn.Module, inputs: dict[str, Any], **_: Any) -> Tensor:
+        """Return the mean loss of the whole batch, of which this process has a share."""
+        losses: Tensor = model(**inputs)
+        loss = losses.mean()
+        self.kept.loss_sum += float(loss.detach())
+        self.kept.loss_steps += 1
+        if not np.isfinite(self.kept.loss_sum):
+            raise RunError(
+                f"{self._options.description}: the loss became {float(loss)} at step {self.state.global_step + 1}; "
+                f"lower the learning rate (now {self._plan.learning_rate}) or use --set precision=fp32"
+            )
+        return loss
+
+    def judge(self, *, step: int, epoch: float) -> None:
+        """Note the loss and score of this moment, and keep the weights if they are the best yet."""
+        kept = self.kept
+        judge = self._options.judge
+        score = None if judge is None else float(judge(self._student))
+        kept.history.append(Checkpoint(step, round(epoch, 4), kept.loss_sum / max(kept.loss_steps, 1), score))
+        kept.loss_sum, kept.loss_steps = 0.0, 0
+        if score is not None and (kept.best_score is None or score > kept.best_score):
+            kept.best_step, kept.best_score = step, score
+            kept.best_weights = {
+                name: weight.detach().to("cpu", copy=True).contiguous()
+                for name, weight in self._student.model.state_dict().items()
+            }
+        elif score is None:
+            kept.best_step = step
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        """Save weights as safetensors and nothing pickled beside them."""
+        folder = Path(output_dir or str(self.args.output_dir))
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = state_dict if state_dict is not None else self.model.state_dict()
+        save_file({name: weight.contiguous() for name, weight in weights.items()}, folder / "model.safetensors")
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        if self.args.should_save:
+            self.kept.save(Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}")
+
+
+def _arguments(plan: OptimisationPlan, options: "TrainingOptions", *, device: torch.device) -> TrainingArguments:
+    precision = resolved_precision(options.precision, device)
+    arguments = TrainingArguments(
+        output_dir=str(options.folder),
+        per_device_train_batch_size=plan.batch_size,
+        num_train_epochs=plan.epochs,
+        learning_rate=plan.learning_rate,
+        lr_scheduler_type="linear",
+        warmup_steps=plan.warmup_ratio,
+        weight_decay=plan.weight_decay,
+        max_grad_norm=plan.max_grad_norm,
+        optim="adamw_torch_fused",
+        seed=options.seed,
+        bf16=precision == "bf16",
+        fp16=precision == "fp16",
+        use_cpu=device.type == "cpu",
+        save_strategy="no",
+        save_total_limit=2,
+        logging_strategy="steps" if options.trackers else "no",
+        logging_steps=plan.dev_steps,
+        report_to=list(options.trackers),
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        ddp_find_unused_parameters=False,
+    )
+    # One process drives one device: torchrun starts a process for each, DataParallel is never wanted.
+    arguments._n_gpu = min(arguments.n_gpu, 1)
+    return arguments
+
+
+class _Judging(TrainerCallback):
+    """Judges before a checkpoint is written, so that a continued run need not judge again."""
+
+    def __init__(self, trainer: StageTrainer) -> None:
+        self._trainer = trainer
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> TrainerControl:
+        plan, step = self._trainer._plan, state.global_step
+        epoch_steps = state.max_steps // plan.epochs
+        if step % plan.dev_steps == 0 or step % epoch_steps == 0:
+            self._trainer.judge(step=step, epoch=float(state.epoch or 0))
+        control.should_save = step % plan.checkpoint_steps == 0 and step < state.max_steps
+        return control
+
+
+class _Bar(TrainerCallback):
+    def __init__(self, description: str) -> None:
+        self._description = description
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self._context = progress(self._description, total=state.max_steps)
+        self._advance = self._context.__enter__()
+        self._advance(state.global_step)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self._advance(1)
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self._context.__exit__(None, None, None)
+
+
+def _last_whole_checkpoint(folder: Path) -> Path | None:
+    """Return the newest whole checkpoint and remove the others: what is not whole was cut off while being written."""
+    checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+    whole = [path for path in checkpoints if (path / _KEPT).exists()]
+    for path in checkpoints:
+        if not whole or path != whole[-1]:
+            shutil.rmtree(path)
+    return whole[-1] if whole else None

@@ -1,0 +1,115 @@
+"""Training of either kind of encoder: one trainer, exact continuation, the best checkpoint kept."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from trans_encoder.config import OptimisationPlan, TrainingPlan
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.encoders.bi import BiEncoder
+from trans_encoder.encoders.cross import CrossEncoder
+from trans_encoder.encoders.loading import Precision
+from trans_encoder.encoders.losses import LOSSES
+from trans_encoder.encoders.tokens import Integers
+from trans_encoder.encoders.trainer import Checkpoint, StageTrainer
+from trans_encoder.errors import DataError
+
+Encoder = BiEncoder | CrossEncoder
+Judge = Callable[[Any], float]
+
+
+class Objective(Protocol):
+    """What the trainer minimises: examples of known length, batches of them, and a module that gives a batch's loss."""
+
+    module: nn.Module
+    """Takes a batch as keyword arguments and returns each example's loss."""
+    lengths: Integers
+    """Tokens of each example, for batches of similar length."""
+
+    def collate(self, rows: Integers) -> dict[str, Any]:
+        """Build the batch of the given examples."""
+        ...
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Where and how a training runs; nothing here changes what the plan asks for."""
+
+    folder: Path
+    """Checkpoints live here while the training runs; the same call continues from the last one."""
+    seed: int = 0
+    """Decides the order of the batches and the dropout."""
+    judge: Judge | None = None
+    """Scores the student during training; the best checkpoint is kept. Without it the last one is."""
+    precision: Precision = "auto"
+    """Chosen by the device's capability unless given."""
+    trackers: tuple[str, ...] = ()
+    """Names that transformers' report_to knows, such as tensorboard or wandb."""
+    description: str = "training"
+    """What the progress bar calls it."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a training gave: the encoder with its best (or last) weights and how it got there."""
+
+    encoder: Encoder
+    history: list[Checkpoint] = field(default_factory=list)
+    best_step: int = 0
+    best_score: float | None = None
+
+
+def train(
+    student: Encoder, labelled: PairSet, *, plan: TrainingPlan, options: TrainingOptions, both_orders: bool = False
+) -> Training:
+    """Train the student on the labels of `labelled` (Eq. 2 or 3) and return it with its best weights.
+
+    With `both_orders` every pair is seen twice, once swapped, with one label.
+    """
+    if labelled.scores is None or len(labelled) == 0:
+        raise DataError("training needs pairs with labels; got none. Label the pairs first (trans-encoder label)")
+    return fit(student, Imitation(student, labelled, plan=plan, both_orders=both_orders), plan=plan, options=options)
+
+
+def fit(student: Encoder, objective: Objective, *, plan: OptimisationPlan, options: TrainingOptions) -> Training:
+    """Minimise an objective over the student's weights; continue from a checkpoint in the options' folder if any."""
+    trainer = StageTrainer(student, objective, plan=plan, options=options)
+    trainer.run()
+    return Training(student, trainer.kept.history, trainer.kept.best_step, trainer.kept.best_score)
+
+
+class Imitation:
+    """The distillation objective: say of each pair what the teachers said."""
+
+    def __init__(self, student: Encoder, labelled: PairSet, *, plan: TrainingPlan, both_orders: bool) -> None:
+        """Tokenise the pairs; both orders of a pair share its tokens and its label."""
+        student.model.max_seq_length = plan.max_tokens
+        self.module = _Imitator(student, plan.loss)
+        self._student = student
+        pairs = student.tokeniser(labelled, max_tokens=plan.max_tokens)
+        labels = np.asarray(labelled.scores, dtype=np.float32)
+        self._pairs = pairs.both_orders() if both_orders else pairs
+        self._labels = torch.from_numpy(np.tile(labels, 2) if both_orders else labels)
+        self.lengths = student.lengths(self._pairs)
+
+    def collate(self, rows: Integers) -> dict[str, Any]:
+        """Build a batch of pairs with their labels."""
+        return {**self._student.collate(self._pairs, rows), "labels": self._labels[torch.from_numpy(rows)]}
+
+
+class _Imitator(nn.Module):
+    """The student and its loss as one module, so that data-parallel wrappers see a whole forward pass."""
+
+    def __init__(self, student: Encoder, loss: str) -> None:
+        super().__init__()
+        self.model = student.model
+        self._outputs = student.outputs
+        self._loss = LOSSES[loss]
+
+    def forward(self, labels: Tensor, **batch: Any) -> Tensor:
+        return self._loss(self._outputs(batch), labels)
