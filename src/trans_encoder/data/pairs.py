@@ -134,7 +134,7 @@ class PairSet:
         """Return the pairs at these places, in this order."""
         return PairSet(self.table.take(pa.array(np.asarray(indices, dtype=np.int64))))
 
-    def sample(self, n: int, *, seed: int) -> "PairSet":
+    def sample(self, n: int, seed: int) -> "PairSet":
         """Return `n` different pairs chosen at random, in their original order."""
         if not 0 <= n <= len(self):
             raise DataError(f"cannot sample {n:,} of {len(self):,} pairs; ask for at most {len(self):,}")

@@ -1,0 +1,205 @@
+"""Tasks: an unlabelled pool of training pairs, a dev set and test sets, for the paper's tasks and for one's own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from trans_encoder.data.hub import HUB_SPLITS, load_hub_split
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.readers import FORMATS
+from trans_encoder.errors import ConfigurationError, DataError
+
+Metric = Literal["spearman", "auc"]
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """Pairs with gold scores; `metric` is "auc" if the gold has exactly two values, else "spearman"."""
+
+    __test__ = False  # not a test case, whatever pytest thinks of the name
+
+    name: str
+    pairs: PairSet
+
+    def __post_init__(self) -> None:
+        """Refuse pairs that no metric can be computed on."""
+        scores = self.pairs.scores
+        if scores is None:
+            raise DataError(
+                f"{self.name} has no gold scores; give a file with a score column, or name it: --columns A,B,SCORE"
+            )
+        if len(np.unique(scores)) < 2:
+            raise DataError(
+                f"the {len(scores):,} gold scores of {self.name} are all {scores[0]}; at least two must differ"
+            )
+
+    @classmethod
+    def read(cls, path: str | Path, *, columns: Sequence[str] | None = None, skip_bad: bool = False) -> "TestSet":
+        """Read labelled pairs from a file; the test set takes the file's name without its endings."""
+        return cls(Path(path).name.split(".")[0], PairSet.read(path, columns=columns, skip_bad=skip_bad))
+
+    @property
+    def gold(self) -> npt.NDArray[np.float64]:
+        """The gold scores."""
+        scores = self.pairs.scores
+        assert scores is not None
+        return scores
+
+    @property
+    def metric(self) -> Metric:
+        """The metric that suits the gold."""
+        return "auc" if len(np.unique(self.gold)) == 2 else "spearman"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to train on, what to choose checkpoints by, and what to test on; `symmetric` if a pair's order is free."""
+
+    name: str
+    pairs: PairSet
+    dev: TestSet | None = None
+    tests: Mapping[str, TestSet] = field(default_factory=dict)
+    symmetric: bool = True
+
+    @property
+    def metric(self) -> Metric:
+        """The metric of the dev set or, without one, of the first test set."""
+        judged = [self.dev] if self.dev else list(self.tests.values())
+        return judged[0].metric if judged else "spearman"
+
+    @classmethod
+    def from_files(
+        cls,
+        pairs: str | Path,
+        *,
+        dev: str | Path | None = None,
+        tests: Sequence[str | Path] = (),
+        symmetric: bool = True,
+        columns: Sequence[str] | None = None,
+        skip_bad: bool = False,
+    ) -> "Task":
+        """Make a task of one's own files: unlabelled pairs and, where there are any, labelled dev and test files."""
+        sets = [TestSet.read(path, columns=columns, skip_bad=skip_bad) for path in tests]
+        names = [test.name for test in sets]
+        if len(set(names)) != len(names):
+            raise DataError(f"two test files have one name ({', '.join(names)}); rename one of them")
+        return cls(
+            name=Path(pairs).name.split(".")[0],
+            pairs=PairSet.read(pairs, columns=columns[:2] if columns else None, skip_bad=skip_bad).without_scores(),
+            dev=None if dev is None else TestSet.read(dev, columns=columns, skip_bad=skip_bad),
+            tests={test.name: test for test in sets},
+            symmetric=symmetric,
+        )
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """The splits of a task: of its pool (`|` separates alternatives, best first), its dev set and its test sets."""
+
+    pool: tuple[str, ...]
+    dev: str | None = None
+    tests: tuple[str, ...] = ()
+    symmetric: bool = True
+
+
+def _whole(name: str) -> tuple[str, ...]:
+    return f"{name}/train", f"{name}/dev", f"{name}/test"
+
+
+_STS_YEARS = ("sts12", "sts13", "sts14", "sts15", "sts16")
+
+TASKS: Mapping[str, Declaration] = {
+    "sts": Declaration(pool=("sts_pool/train",), dev="stsb/dev", tests=(*_STS_YEARS, "stsb", "sickr")),
+    "sts-b": Declaration(pool=_whole("stsb"), dev="stsb/dev", tests=("stsb",)),
+    "sick-r": Declaration(pool=_whole("sickr"), dev="sickr/dev", tests=("sickr",)),
+    "qqp": Declaration(pool=_whole("qqp"), dev="qqp/dev", tests=("qqp",)),
+    "qnli": Declaration(
+        pool=("qnli/train|qnli/glue_test_unlabelled", "qnli/dev", "qnli/test"),
+        dev="qnli/dev",
+        tests=("qnli",),
+        symmetric=False,
+    ),
+    "mrpc": Declaration(pool=_whole("mrpc"), dev="mrpc/dev", tests=("mrpc",)),
+    "snli": Declaration(pool=("snli/train|snli/train_ni", "snli/dev", "snli/test")),
+}
+"""The paper's tasks (section 3); a pool holds all pairs of its task, unlabelled."""
+
+_STS_POOL = tuple(f"{year}/test" for year in _STS_YEARS) + _whole("stsb") + _whole("sickr")
+"""What the STS pool is made of where it is not given as a file: all inputs that were scored."""
+
+
+def load_task(name: str, *, data_dir: str | Path | None = None, inductive: bool = False) -> Task:
+    """Load one of the paper's tasks from a folder of files such as `stsb/dev.tsv.gz` or, without one, from the hub.
+
+    With `inductive`, no pair of a test set, in either order, is left in the training pool.
+    """
+    if name not in TASKS:
+        raise ConfigurationError(f"unknown task {name!r}; expected one of {', '.join(TASKS)}, or files of your own")
+    declared, source = TASKS[name], _Folder(Path(data_dir)) if data_dir is not None else _Hub()
+    tests = {test: TestSet(test, source.load(f"{test}/test")) for test in declared.tests}
+    parts = [_load_pool(split, source) for split in declared.pool]
+    pool = reduce(PairSet.concat, parts).deduplicated(swapped=False)
+    if inductive:
+        pool = reduce(PairSet.without, (test.pairs for test in tests.values()), pool)
+    return Task(
+        name=name,
+        pairs=pool,
+        dev=TestSet(declared.dev.replace("/", "-"), source.load(declared.dev)) if declared.dev else None,
+        tests=tests,
+        symmetric=declared.symmetric,
+    )
+
+
+class _Folder:
+    """Splits as files of a folder: SET/SPLIT and the ending of a known format."""
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise DataError(
+                f"there is no folder {folder}; --data-dir names one that holds files such as stsb/dev.tsv.gz"
+            )
+        self._folder = folder
+
+    def path(self, split: str) -> Path | None:
+        """Return the file of a split, if there is one."""
+        paths = (self._folder / f"{split}{ending}{packed}" for ending in FORMATS for packed in (".gz", ""))
+        return next((path for path in paths if path.is_file()), None)
+
+    def has(self, split: str) -> bool:
+        """Say whether there is such a split."""
+        return self.path(split) is not None
+
+    def load(self, split: str, *, columns: Sequence[str] | None = None) -> PairSet:
+        """Read a split."""
+        path = self.path(split)
+        if path is None:
+            raise DataError(
+                f"{self._folder} has no {split}.tsv.gz (or .tsv, .jsonl, .csv, .parquet), which this task needs"
+            )
+        return PairSet.read(path, columns=columns)
+
+
+class _Hub:
+    """Splits from the hub's standard data sets."""
+
+    def has(self, split: str) -> bool:
+        """Say whether there is such a split."""
+        return split in HUB_SPLITS
+
+    def load(self, split: str, *, columns: Sequence[str] | None = None) -> PairSet:  # noqa: ARG002
+        """Load a split."""
+        return load_hub_split(split)
+
+
+def _load_pool(split: str, source: _Folder | _Hub) -> PairSet:
+    """Load unlabelled pairs: the first alternative that there is; the STS pool can also be made of its parts."""
+    alternatives = split.split("|")
+    found = next((name for name in alternatives if source.has(name)), alternatives[0])
+    if found == "sts_pool/train" and not source.has(found):
+        return reduce(PairSet.concat, (_load_pool(part, source) for part in _STS_POOL))
+    return source.load(found, columns=("sentence1", "sentence2")).without_scores()
