@@ -1,0 +1,127 @@
+"""Model cards: how a chosen model was made, in Markdown that shows whatever is in it as plain text."""
+
+import re
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from trans_encoder.config import RunConfig, TrainingPlan
+from trans_encoder.distill.selection import Candidate
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$^=-])")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What all cards of a run share."""
+
+    config: RunConfig
+    pairs_count: int
+    pairs_hash: str
+    metric: str | None
+
+
+def write_card(chosen: Candidate, start: Candidate, *, facts: Facts) -> str:
+    """Write the card of a chosen model."""
+    bi = chosen.model.kind == "bi"
+    usage = _BI_USAGE if bi else _CROSS_USAGE
+    plan = facts.config.bi if bi else facts.config.cross
+    return "\n".join(
+        [
+            "---",
+            "library_name: sentence-transformers",
+            f"pipeline_tag: {'sentence-similarity' if bi else 'text-ranking'}",
+            "tags: [sentence-transformers, trans-encoder, unsupervised]",
+            "---",
+            f"# {'Bi-encoder' if bi else 'Cross-encoder'} {escaped(chosen.model.name)}",
+            "",
+            _origin(chosen, facts=facts),
+            "",
+            "## Use",
+            "",
+            *usage,
+            "## How it was made",
+            "",
+            *[f"- {line}" for line in _facts(chosen, start, facts=facts)],
+            f"- Training of {chosen.model.kind}-encoders: {_plan(plan)}",
+            "",
+            "## Licence",
+            "",
+            "Not set. The licences of the models named above and of the texts that it was trained on apply.",
+            "",
+        ]
+    )
+
+
+_BI_USAGE = [
+    "```python",
+    "from sentence_transformers import SentenceTransformer",
+    "",
+    'model = SentenceTransformer("path/to/this/folder")',
+    'embeddings = model.encode(["a sentence", "another one"])',
+    "similarities = model.similarity(embeddings, embeddings)",
+    "```",
+    "",
+]
+_CROSS_USAGE = [
+    "```python",
+    "from sentence_transformers import CrossEncoder",
+    "",
+    'model = CrossEncoder("path/to/this/folder")',
+    'scores = model.predict([("a sentence", "another one")])',
+    "```",
+    "",
+]
+
+
+def _origin(chosen: Candidate, *, facts: Facts) -> str:
+    if chosen.cycle == 0:
+        return (
+            "This is the bi-encoder that the run started from, unchanged: "
+            "no bi-encoder of any cycle had a better dev score."
+        )
+    team = "a team of one" if len(facts.config.members) == 1 else f"a team of {len(facts.config.members)}"
+    return (
+        f"Made without labels by trans-encoder {version('trans-encoder')} "
+        f"(bi- and cross-encoders that teach each other, {team}), in cycle {chosen.cycle}, step {chosen.step}."
+    )
+
+
+def _facts(chosen: Candidate, start: Candidate, *, facts: Facts) -> list[str]:
+    config = facts.config
+    members = "; ".join(
+        f"{escaped(shown(member.bi))}, cross-encoder from {escaped(shown(member.plm or member.bi))}"
+        for member in config.members
+    )
+    lines = [
+        f"Members of the team: {members}",
+        f"Pairs: {facts.pairs_count:,}, SHA-256 {facts.pairs_hash}",
+        f"Preset {config.preset}, seed {config.seed}, cycles {config.cycles}, strategy {config.strategy}, "
+        f"formulation {config.formulation}, both orders {config.both_orders}, anchor {config.anchor:g}",
+    ]
+    if facts.metric is None:
+        return [*lines, "No dev set was given: this is the last checkpoint, and whether it is better is not known"]
+    return [
+        *lines,
+        f"Dev score ({facts.metric} x100): {_number(start.score)} of the first bi-encoder, "
+        f"{_number(chosen.score)} of this model",
+    ]
+
+
+def _plan(plan: TrainingPlan) -> str:
+    return ", ".join(f"{escaped(name)} {value}" for name, value in plan.model_dump().items())
+
+
+def _number(score: float | None) -> str:
+    return "not measured" if score is None else f"{score:.2f}"
+
+
+def shown(model: str) -> str:
+    """Return how a model is named in public: a hub name as it is, a local folder without the way to it."""
+    path = Path(model).expanduser()
+    return path.name if path.exists() else model
+
+
+def escaped(text: str) -> str:
+    """Return text that Markdown and HTML show as it is."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))

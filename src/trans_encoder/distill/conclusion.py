@@ -1,0 +1,144 @@
+"""The end of a run: choose among the cycles, put the chosen models in their place, and say whether it helped."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from trans_encoder.distill.cards import Facts, write_card
+from trans_encoder.distill.cycle import START, Workshop
+from trans_encoder.distill.manifest import Stage
+from trans_encoder.distill.result import RESULT, Chosen, MemberResult
+from trans_encoder.distill.selection import Candidate, Judge, choose
+from trans_encoder.distill.team import Member, ModelRef, Team
+from trans_encoder.distill.work import TRAINING, Keep
+from trans_encoder.encoders import Kind
+from trans_encoder.files import write_json
+
+
+def conclude(team: Team, workshop: Workshop, *, facts: Facts, notes: Sequence[str]) -> None:
+    """Choose each member's best models (independently for each kind), keep them and write the result."""
+    root, config = workshop.folder.path, workshop.config
+    kinds: tuple[Kind, ...] = ("bi",) if config.formulation == "bi" else ("bi", "cross")
+    starts = {name: entry["score"] for name, entry in _read(root / START).items()}
+    results: dict[str, MemberResult] = {}
+    kept: dict[Kind, list[ModelRef]] = {kind: [] for kind in kinds}
+    stages = []
+    for member in team:
+        start = Candidate(member.start, cycle=0, step=0, score=starts[member.name])
+        chosen: dict[Kind, Chosen] = {}
+        for kind in kinds:
+            trained = _candidates(member, kind, root=root, cycles=config.cycles)
+            best = choose([start, *trained] if kind == "bi" else trained)
+            place = f"best/{kind}" if len(team) == 1 else f"best/{member.name}/{kind}"
+            stages.append(_keep(best, start, place=place, workshop=workshop, facts=facts))
+            chosen[kind] = Chosen(place, best.cycle, best.step, best.score, _helped(best.score, start.score))
+            kept[kind].append(best.model.at(root / place, pooling=None))
+        results[member.name] = MemberResult(member.start.source, start.score, chosen["bi"], chosen.get("cross"))
+    workshop.folder.complete(stages)
+    work = Conclude(
+        results=results,
+        starts=tuple(member.start for member in team),
+        kept={kind: tuple(models) for kind, models in kept.items()},
+        judge=workshop.judge,
+        notes=(*notes, *_clamped(root, team, cycles=config.cycles, kinds=kinds)),
+    )
+    inputs = {"best": {stage.name: workshop.folder.digest(stage.name) for stage in stages}, "notes": work.notes}
+    workshop.folder.complete([Stage(RESULT, inputs, work)])
+
+
+def _candidates(member: Member, kind: Kind, *, root: Path, cycles: int) -> list[Candidate]:
+    found = []
+    for cycle in range(1, cycles + 1):
+        folder = root / f"cycle-{cycle}" / member.name / kind
+        training = _read(folder / TRAINING)
+        model = (member.start if kind == "bi" else member.plm).at(folder, pooling=None)
+        found.append(Candidate(model, cycle, training["best_step"], training["best_score"]))
+    return found
+
+
+def _keep(best: Candidate, start: Candidate, *, place: str, workshop: Workshop, facts: Facts) -> Stage:
+    card = write_card(best, start, facts=facts)
+    inputs = {"model": workshop.digest(best.model), "card": hashlib.sha256(card.encode()).hexdigest()}
+    return Stage(place, inputs, Keep(best.model, is_start=best.cycle == 0, card=card))
+
+
+@dataclass(frozen=True)
+class Conclude:
+    """Score the ensembles and write the result."""
+
+    results: Mapping[str, MemberResult]
+    starts: tuple[ModelRef, ...]
+    kept: Mapping[Kind, tuple[ModelRef, ...]]
+    judge: Judge | None
+    notes: tuple[str, ...]
+
+    def __call__(self, path: Path) -> None:
+        """Write result.json."""
+        helped = {kind: self._helped(kind) for kind in self.kept}
+        write_json(
+            path,
+            {
+                "metric": self.judge.name if self.judge else None,
+                "members": {name: asdict(result) for name, result in self.results.items()},
+                "ensemble": self._ensemble(),
+                "helped": helped,
+                "summary": " ".join(self._summary(kind) for kind in self.kept),
+                "notes": list(self.notes),
+            },
+        )
+
+    def _ensemble(self) -> dict[str, float]:
+        if self.judge is None or len(self.starts) == 1:
+            return {}
+        scores = {"start": self.judge.together(self.starts)}
+        return scores | {kind: self.judge.together(models) for kind, models in self.kept.items()}
+
+    def _means(self, kind: Kind) -> tuple[float, float] | None:
+        """Return the mean dev score of the members' starts and of their chosen models."""
+        starts = [result.start_score for result in self.results.values()]
+        chosen = [each.score for result in self.results.values() if (each := result.chosen(kind))]
+        before = [score for score in starts if score is not None]
+        after = [score for score in chosen if score is not None]
+        return (fmean(before), fmean(after)) if self.judge and before and after else None
+
+    def _helped(self, kind: Kind) -> bool | None:
+        means = self._means(kind)
+        return None if means is None else means[1] > means[0]
+
+    def _summary(self, kind: Kind) -> str:
+        means = self._means(kind)
+        name = f"{kind}-encoder" + ("s" if len(self.results) > 1 else "")
+        if means is None or self.judge is None:
+            return f"The last {name} were kept: without a dev set it is not known whether they are better."
+        before, after = means
+        if kind == "bi" and all(result.bi.cycle == 0 for result in self.results.values()):
+            start = f"the start ({self.judge.name} {before:.2f} on dev)"
+            return f"It did not help the {name}: {start} was at least as good as every cycle's, and was kept."
+        verb = "Better" if after > before else "Not better"
+        return f"{verb} {name}: {self.judge.name} {after:.2f} on dev, the start {before:.2f}."
+
+
+def _helped(score: float | None, start: float | None) -> bool | None:
+    return None if score is None or start is None else score > start
+
+
+def _clamped(root: Path, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:
+    """Say how many labels the BCE loss could not take as they were; all members learn from the same labels."""
+    notes = []
+    for cycle in range(1, cycles + 1):
+        for kind in kinds:
+            training: dict[str, Any] = _read(root / f"cycle-{cycle}" / team[0].name / kind / TRAINING)
+            if training["clamped"]:
+                notes.append(
+                    f"cycle {cycle}: {training['clamped']:,} of {training['labels']:,} labels for the {kind}-encoders "
+                    f"were outside [0, 1]; the BCE loss clamped them"
+                )
+    return notes
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8")))

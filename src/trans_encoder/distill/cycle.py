@@ -1,0 +1,160 @@
+"""One cycle of the method, and the workshop that turns its steps into stages of a run folder."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trans_encoder.config import RunConfig
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.distill.manifest import RunFolder, Stage
+from trans_encoder.distill.selection import Judge
+from trans_encoder.distill.team import Member, ModelRef, Team
+from trans_encoder.distill.work import TRAINING, JudgeStarts, Label, SavePairs, Student, Train
+from trans_encoder.encoders import Kind
+from trans_encoder.files import atomic_file
+
+PAIRS, START, HISTORY = "pairs.arrow", "start.json", "history.jsonl"
+
+
+def run_cycle(team: Team, workshop: "Workshop", *, cycle: int) -> Team:
+    """Let the bi-encoders teach the cross-encoders, and these the bi-encoders."""
+    labels = workshop.label(team, "bi", cycle=cycle)  # sections 2.2 and 2.4
+    if workshop.config.formulation == "bi":
+        return workshop.train(team, "bi", labels=labels, cycle=cycle)  # standard self-distillation
+    team = workshop.train(team, "cross", labels=labels, cycle=cycle)
+    labels = workshop.label(team, "cross", cycle=cycle)  # sections 2.3 and 2.4
+    return workshop.train(team, "bi", labels=labels, cycle=cycle)
+
+
+@dataclass
+class Workshop:
+    """Does the steps of a cycle in a run folder, each unless it is already done."""
+
+    folder: RunFolder
+    config: RunConfig
+    judge: Judge | None
+    _digests: dict[ModelRef, Any] = field(default_factory=dict)
+    _history: list[dict[str, Any]] = field(default_factory=list)
+
+    def prepare(self, team: Team, pairs: PairSet) -> None:
+        """Put the pairs and the starts' scores into the run folder."""
+        starts = tuple(member.start for member in team)
+        inputs = {"models": [self.digest(start) for start in starts], "judge": self._judged_by()}
+        self.folder.complete([Stage(PAIRS, {"pairs": pairs.hash}, SavePairs(pairs))])
+        self.folder.complete([Stage(START, inputs, JudgeStarts(starts, self.judge))])
+        self._history = (
+            []
+            if self.judge is None
+            else [
+                {
+                    "cycle": 0,
+                    "member": name,
+                    "kind": "bi",
+                    "step": 0,
+                    "epoch": 0.0,
+                    "loss": None,
+                    "score": entry["score"],
+                }
+                for name, entry in _read(self._path(START)).items()
+            ]
+        )
+
+    def label(self, team: Team, kind: Kind, *, cycle: int) -> str:
+        """Label the pairs with the team's encoders of a kind; return the name of the labels."""
+        name, first = f"cycle-{cycle}/labels-{kind}.parquet", "cycle-1/labels-bi.parquet"
+        teachers = tuple(member.teacher(kind) for member in team)
+        inputs: dict[str, Any] = {
+            "pairs": self.folder.digest(PAIRS),
+            "teachers": {teacher.name: self.digest(teacher) for teacher in teachers},
+        }
+        anchor = self.config.anchor if name != first else 0.0
+        if anchor:
+            inputs |= {"anchor": anchor, "start_labels": self.folder.digest(first)}
+        work = Label(self._path(PAIRS), teachers, cycle, anchor, self._path(first) if anchor else None)
+        self.folder.complete([Stage(name, inputs, work)])
+        return name
+
+    def train(self, team: Team, kind: Kind, *, labels: str, cycle: int) -> Team:
+        """Train a student of a kind for every member, each on the same labels; return the team with its students."""
+        stages = [
+            self._training(member, kind, labels=labels, cycle=cycle, seat=seat) for seat, member in enumerate(team)
+        ]
+        self.folder.complete(stages)
+        self._add_history(stage.name for stage in stages)
+        return tuple(self._taught(member, kind, stage.name) for member, stage in zip(team, stages, strict=True))
+
+    def _training(self, member: Member, kind: Kind, *, labels: str, cycle: int, seat: int) -> Stage:
+        config = self.config
+        student = Student(
+            member,
+            kind,
+            strategy=config.strategy,
+            alternate=config.formulation == "alternate",
+            seed=stage_seed(config.seed, cycle=cycle, seat=seat, kind=kind),
+        )
+        work = Train(
+            student,
+            plan=config.cross if kind == "cross" else config.bi,
+            pairs=self._path(PAIRS),
+            labels=self._path(labels),
+            cycle=cycle,
+            judge=self.judge,
+            both_orders=config.both_orders and kind == "cross",
+            precision=config.precision,
+            trackers=config.trackers,
+        )
+        inputs = {
+            "labels": self.folder.digest(labels),
+            "student": [self.digest(model) for model in student.weights()],
+            "plan": work.plan.model_dump(),
+            "both_orders": work.both_orders,
+            "seed": student.seed,
+            "judge": self._judged_by(),
+        }
+        return Stage(f"cycle-{cycle}/{member.name}/{kind}", inputs, work)
+
+    def _taught(self, member: Member, kind: Kind, stage: str) -> Member:
+        if kind == "bi":
+            # The saved folder knows its own pooling.
+            return member.with_bi(member.start.at(self._path(stage), pooling=None))
+        return member.with_cross(member.plm.at(self._path(stage)))
+
+    def _add_history(self, stages: Iterable[str]) -> None:
+        """Write the history anew with these trainings: so it is whole whatever happened before."""
+        for stage in stages:
+            training = _read(self._path(stage) / TRAINING)
+            place = {name: training[name] for name in ("cycle", "member", "kind")}
+            self._history += [place | moment for moment in training["history"]]
+        with atomic_file(self._path(HISTORY)) as temporary:
+            lines = [json.dumps(moment, ensure_ascii=False) + "\n" for moment in self._history]
+            temporary.write_text("".join(lines), encoding="utf-8")
+
+    def digest(self, model: ModelRef) -> Any:
+        """Return what identifies a model's content: a finished stage's checksum, or the fingerprint of a start."""
+        if model not in self._digests:
+            place = Path(model.source)
+            inside = place.is_relative_to(self.folder.path)
+            self._digests[model] = (
+                self.folder.digest(place.relative_to(self.folder.path).as_posix()) if inside else model.fingerprint()
+            )
+        return self._digests[model]
+
+    def _judged_by(self) -> str | None:
+        return self.judge.fingerprint if self.judge else None
+
+    def _path(self, name: str) -> Path:
+        return self.folder.path / name
+
+
+def stage_seed(seed: int, *, cycle: int, seat: int, kind: Kind) -> int:
+    """Derive a training's own seed, so that no two trainings of a run share their order of pairs or dropout."""
+    entropy = [seed, cycle, seat, ("bi", "cross").index(kind)]
+    return int(np.random.SeedSequence(entropy).generate_state(1)[0])
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8")))

@@ -1,0 +1,34 @@
+"""Released bi-encoders of the paper and its neighbours: the PLM each was tuned from, and its pooling."""
+
+from typing import Literal, NamedTuple
+
+
+class Known(NamedTuple):
+    """What is known of a released checkpoint."""
+
+    plm: str
+    pooling: Literal["cls", "mean"] | None = None
+    """Given only where the checkpoint itself does not say."""
+
+
+_BERT = {size: f"google-bert/bert-{size}-uncased" for size in ("base", "large")}
+_ROBERTA = {size: f"FacebookAI/roberta-{size}" for size in ("base", "large")}
+
+KNOWN: dict[str, Known] = {
+    **{f"princeton-nlp/unsup-simcse-bert-{size}-uncased": Known(plm, "cls") for size, plm in _BERT.items()},
+    **{f"princeton-nlp/unsup-simcse-roberta-{size}": Known(plm, "cls") for size, plm in _ROBERTA.items()},
+    "cambridgeltl/mirror-bert-base-uncased-sentence": Known(_BERT["base"], "mean"),
+    "cambridgeltl/mirror-bert-base-uncased-sentence-drophead": Known(_BERT["base"], "mean"),
+    "cambridgeltl/mirror-roberta-base-sentence": Known(_ROBERTA["base"], "cls"),
+    "cambridgeltl/mirror-roberta-base-sentence-drophead": Known(_ROBERTA["base"], "cls"),
+    "Contrastive-Tension/BERT-Distil-CT": Known("distilbert/distilbert-base-uncased", "mean"),
+    "Contrastive-Tension/BERT-Base-CT": Known(_BERT["base"], "mean"),
+    "Contrastive-Tension/BERT-Large-CT": Known(_BERT["large"], "mean"),
+    "johngiorgi/declutr-small": Known("distilbert/distilroberta-base", "mean"),
+    "johngiorgi/declutr-base": Known(_ROBERTA["base"], "mean"),
+    "sentence-transformers/all-MiniLM-L6-v2": Known("nreimers/MiniLM-L6-H384-uncased"),
+    "sentence-transformers/all-MiniLM-L12-v2": Known("microsoft/MiniLM-L12-H384-uncased"),
+    "sentence-transformers/all-mpnet-base-v2": Known("microsoft/mpnet-base"),
+    "sentence-transformers/all-distilroberta-v1": Known("distilbert/distilroberta-base"),
+}
+"""By hub name."""

@@ -1,0 +1,170 @@
+"""Pseudo-labels: the scores that teachers give to unlabelled pairs, saved with their provenance (sections 2.2 to 2.4).
+
+Labels are kept as the teachers gave them: raw cosines of bi-encoders, which may be negative, and probabilities of
+cross-encoders. Weighting, filtering and anchoring are all `PseudoLabels -> PseudoLabels`. Only the BCE loss cannot take
+a negative target; it clamps targets to [0, 1], which leaves its optimum where it was, and the run reports how many.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.encoders.loading import Kind
+from trans_encoder.errors import DataError, RunError
+from trans_encoder.files import atomic_file
+
+Scores = NDArray[np.float32]
+
+RESERVED = ("sentence1", "sentence2", "score")
+"""Columns of a label file that no teacher may be called."""
+
+_METADATA = b"trans_encoder"
+_ROWS_IN_GROUP = 1 << 16
+_ROUNDING = 1e-3  # a cosine of unit vectors in half precision may leave [-1, 1] by this much
+_CONSTANT = 1e-6  # scores that differ by no more than this are all alike
+_RANGES: dict[str, tuple[float, float]] = {"bi": (-1.0, 1.0), "cross": (0.0, 1.0)}
+
+
+class Teacher(Protocol):
+    """Whatever scores pairs: an encoder, or a checkpoint that is loaded when it is asked."""
+
+    @property
+    def name(self) -> str:
+        """Name of the teacher's column."""
+
+    @property
+    def kind(self) -> Kind:
+        """Whether its scores are cosines or probabilities."""
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Return one score for each pair."""
+
+
+@dataclass(frozen=True, eq=False)
+class PseudoLabels:
+    """Pairs with the mean score of their teachers, each teacher's own scores, and where they came from."""
+
+    pairs: PairSet
+    scores: Scores
+    by_teacher: Mapping[str, Scores]
+    provenance: Mapping[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    @property
+    def labelled(self) -> PairSet:
+        """The pairs with their labels: what a student learns from."""
+        return self.pairs.with_scores(self.scores)
+
+    @property
+    def outside_unit(self) -> int:
+        """How many labels are no probability; the BCE loss clamps them to [0, 1]."""
+        return int(np.count_nonzero((self.scores < 0) | (self.scores > 1)))
+
+    def save(self, path: Path) -> None:
+        """Write texts, mean score and one column for each teacher as Parquet, with the provenance in its metadata."""
+        columns = {"sentence1": self.pairs.sentence1, "sentence2": self.pairs.sentence2, "score": self.scores}
+        table = pa.table(columns | dict(self.by_teacher))
+        metadata = {_METADATA: json.dumps(self.provenance, ensure_ascii=False, sort_keys=True).encode()}
+        with atomic_file(path) as temporary:
+            pq.write_table(
+                table.replace_schema_metadata(metadata), temporary, row_group_size=_ROWS_IN_GROUP, compression="zstd"
+            )
+
+    @classmethod
+    def open(cls, path: Path, *, pairs: PairSet | None = None) -> Self:
+        """Open saved labels; with the `pairs` they were made from, the texts in the file are not read."""
+        try:
+            schema = pq.read_schema(path)
+            provenance = json.loads((schema.metadata or {})[_METADATA])
+            numbers = [name for name in schema.names if name not in RESERVED[:2]]
+            known = pairs is not None and pairs.hash == provenance["pairs"]
+            table = pq.read_table(path, columns=numbers if known else None, memory_map=True)
+        except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+            raise DataError(f"{path} is no label file of trans-encoder ({error}); make the labels again") from error
+        scores = {name: table[name].to_numpy().astype(np.float32, copy=False) for name in numbers}
+        texts = pairs if pairs is not None and known else PairSet.from_table(table.select(RESERVED[:2]))
+        return cls(texts, scores.pop("score"), scores, provenance)
+
+
+def label(pairs: PairSet, teachers: Sequence[Teacher], *, cycle: int | None = None) -> PseudoLabels:
+    """Label pairs with the plain mean of their teachers' scores (section 2.4), asking one teacher after the other."""
+    _check_teachers(teachers)
+    pairs = pairs if pairs.scores is None else pairs.without_scores()
+    by_teacher: dict[str, Scores] = {}
+    for teacher in teachers:
+        scores = teacher.score(pairs)
+        _check_scores(scores, teacher=teacher, place="" if cycle is None else f"cycle {cycle}, ")
+        by_teacher[teacher.name] = scores
+    mean = np.zeros(len(pairs), dtype=np.float64)
+    for scores in by_teacher.values():
+        mean += scores
+    labels = (mean / len(by_teacher)).astype(np.float32)
+    return PseudoLabels(pairs, labels, by_teacher, _provenance(pairs, teachers=teachers, cycle=cycle))
+
+
+def anchored(labels: PseudoLabels, start: PseudoLabels, *, weight: float) -> PseudoLabels:
+    """Mix the start's own scores into the labels: `weight` of the start, the rest of the teachers."""
+    if labels.pairs.hash != start.pairs.hash:
+        raise RunError("labels can only be anchored to the start's labels of the same pairs, but the pairs differ")
+    if weight == 0:
+        return labels
+    scores = ((1 - weight) * labels.scores.astype(np.float64) + weight * start.scores).astype(np.float32)
+    return replace(labels, scores=scores, provenance={**labels.provenance, "anchor": weight})
+
+
+_REMEDIES: dict[str, str] = {
+    "bi": "The encoder has collapsed: start from another bi-encoder, check its pooling, or lower bi.learning_rate",
+    "cross": "The encoder has collapsed: lower cross.learning_rate, train for more epochs, or give more varied pairs",
+}
+
+
+def _provenance(pairs: PairSet, *, teachers: Sequence[Teacher], cycle: int | None) -> dict[str, Any]:
+    kinds = sorted({teacher.kind for teacher in teachers})
+    return {
+        "kind": kinds[0] if len(kinds) == 1 else "mixed",
+        "teachers": [teacher.name for teacher in teachers],
+        "cycle": cycle,
+        "pairs": pairs.hash,
+        "package": version("trans-encoder"),
+    }
+
+
+def _check_teachers(teachers: Sequence[Teacher]) -> None:
+    names = [teacher.name for teacher in teachers]
+    if not names:
+        raise DataError("no teacher given; labels need at least one encoder")
+    if len(set(names)) < len(names) or set(names) & set(RESERVED):
+        raise DataError(
+            f"teachers are called {', '.join(names)}; names must differ and none may be {', '.join(RESERVED)}"
+        )
+
+
+def _check_scores(scores: Scores, *, teacher: Teacher, place: str) -> None:
+    low, high = _RANGES[teacher.kind]
+    who = f"{place}{teacher.kind}-encoder of {teacher.name}"
+    bad = ~np.isfinite(scores)
+    if bad.any():
+        raise RunError(
+            f"{who} gave {int(bad.sum()):,} of {len(scores):,} pairs a score that is no number, the first at pair "
+            f"{int(bad.argmax()) + 1}. Its weights have overflowed: lower {teacher.kind}.learning_rate or train in fp32"
+        )
+    wild = (scores < low - _ROUNDING) | (scores > high + _ROUNDING)
+    if wild.any():
+        raise RunError(
+            f"{who} gave {int(wild.sum()):,} of {len(scores):,} pairs a score outside [{low:g}, {high:g}], "
+            f"such as {float(scores[wild.argmax()]):g} at pair {int(wild.argmax()) + 1}. "
+            f"Give a {teacher.kind}-encoder whose scores are {'cosines' if teacher.kind == 'bi' else 'probabilities'}"
+        )
+    if len(scores) > 1 and np.ptp(scores) <= _CONSTANT:
+        raise RunError(f"{who} gave all {len(scores):,} pairs the score {scores[0]:g}. {_REMEDIES[teacher.kind]}")

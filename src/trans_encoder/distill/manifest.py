@@ -1,0 +1,189 @@
+"""The run folder's book-keeping: which stages are finished, what each was made from, and whether its files are whole.
+
+A stage is a file or a folder of the run. It counts as finished when the manifest lists it with the same inputs and
+every file of it has the size and checksum that it had when it was made; otherwise its work is done (again).
+"""
+
+import json
+import logging
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256 as _sha256
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Self
+
+from filelock import FileLock, Timeout
+
+from trans_encoder.config import differences
+from trans_encoder.errors import RunError
+from trans_encoder.files import sha256, write_json
+
+logger = logging.getLogger(__name__)
+
+CONFIG, ENVIRONMENT, MANIFEST, LOCK = "config.json", "environment.json", "manifest.json", ".lock"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of a run: the place of its result, what the result is made from, and the work that makes it.
+
+    The work gets the path of its result, writes it atomically, and depends on nothing but itself, so that an engine may
+    run it in another process.
+    """
+
+    name: str
+    inputs: Mapping[str, Any]
+    work: Callable[[Path], None]
+
+
+Engine = Callable[[Path, Sequence[Stage]], Iterator[tuple[Stage, float]]]
+"""Does the work of independent stages in a folder and yields each as it is finished, with its seconds."""
+
+
+def one_by_one(folder: Path, stages: Sequence[Stage]) -> Iterator[tuple[Stage, float]]:
+    """Do one stage after the other in this process."""
+    for stage in stages:
+        begun = perf_counter()
+        stage.work(folder / stage.name)
+        yield stage, perf_counter() - begun
+
+
+def scratch(path: Path) -> Path:
+    """Return where a stage keeps what it needs to continue; removed once the stage is finished."""
+    return path.with_name(path.name + ".training")
+
+
+@dataclass
+class RunFolder:
+    """A run folder that this process has locked."""
+
+    path: Path
+    engine: Engine
+    advance: Callable[[int], None]
+    """Told of each finished stage."""
+    _stages: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _origin: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls,
+        path: Path,
+        *,
+        config: Mapping[str, Any],
+        origin: Mapping[str, Any],
+        engine: Engine,
+        advance: Callable[[int], None],
+    ) -> Iterator[Self]:
+        """Lock a new or existing run folder; refuse it if it was begun with other settings or inputs.
+
+        `origin` holds the hashes of what the run is made from: pairs, dev set, models.
+        """
+        if path.exists() and not path.is_dir():
+            raise RunError(f"{path} is a file; give a folder for the run (--out)")
+        if path.is_dir() and any(path.iterdir()) and not (path / CONFIG).exists() and not (path / LOCK).exists():
+            raise RunError(f"{path} is not empty and is no run folder; give a new folder for the run (--out)")
+        path.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(path / LOCK, timeout=0):
+                folder = cls(path, engine, advance)
+                folder._begin(config, origin)
+                yield folder
+        except Timeout:
+            raise RunError(
+                f"another process is working in {path}; wait until it ends, or give another folder (--out)"
+            ) from None
+
+    def _begin(self, config: Mapping[str, Any], origin: Mapping[str, Any]) -> None:
+        manifest = _read(self.path / MANIFEST)
+        self._stages = manifest.get("stages", {})
+        self._origin = manifest.get("origin") or dict(origin)
+        old = _read(self.path / CONFIG) or config
+        changed = differences(old, config) + differences(self._origin, origin)
+        if changed:
+            raise RunError(
+                "\n  ".join([f"{self.path} was begun with other settings or inputs:", *changed])
+                + "\nGive the same again to continue this run, or another folder (--out) to begin a new one"
+            )
+        write_json(self.path / CONFIG, config)
+        self._save()
+
+    def complete(self, stages: Sequence[Stage]) -> None:
+        """Do the work of those of these independent stages that are not finished yet."""
+        missing = []
+        for stage in stages:
+            if self._is_finished(stage):
+                self._clear(stage)
+            else:
+                missing.append(stage)
+        for stage, seconds in self.engine(self.path, missing):
+            self._record(stage, seconds)
+            self._clear(stage)
+
+    def digest(self, name: str) -> str:
+        """Return one checksum for all files of a finished stage."""
+        files = self._stages[name]["files"]
+        return _sha256("\n".join(f"{file} {files[file]['sha256']}" for file in sorted(files)).encode()).hexdigest()
+
+    def _is_finished(self, stage: Stage) -> bool:
+        entry = self._stages.get(stage.name)
+        if entry is None:
+            return False
+        damaged = [file for file, known in entry["files"].items() if not _is_whole(self.path / file, known)]
+        if damaged:
+            logger.warning(
+                "%s is missing or was altered; the stage %s is done again", ", ".join(damaged[:3]), stage.name
+            )
+        return not damaged and entry["inputs"] == json.loads(json.dumps(stage.inputs))
+
+    def _record(self, stage: Stage, seconds: float) -> None:
+        place = self.path / stage.name
+        files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
+        self._stages[stage.name] = {
+            "inputs": stage.inputs,
+            "files": {
+                file.relative_to(self.path).as_posix(): {"bytes": file.stat().st_size, "sha256": sha256(file)}
+                for file in files
+            },
+            "seconds": round(seconds, 3),
+            "peak_memory_bytes": _peak_memory_bytes(),
+        }
+        self._save()
+
+    def _clear(self, stage: Stage) -> None:
+        shutil.rmtree(scratch(self.path / stage.name), ignore_errors=True)
+        self.advance(1)
+
+    def _save(self) -> None:
+        write_json(self.path / MANIFEST, {"version": 1, "origin": self._origin, "stages": self._stages})
+
+
+def _is_whole(path: Path, known: Mapping[str, Any]) -> bool:
+    return path.is_file() and path.stat().st_size == known["bytes"] and sha256(path) == known["sha256"]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise RunError(
+            f"{path} is damaged ({error}); put it back from a copy, or remove it to have its run checked and made again"
+        ) from error
+    if not isinstance(content, dict):
+        raise RunError(f"{path} is damaged: expected a JSON object; remove it to have its run checked and made again")
+    return content
+
+
+def _peak_memory_bytes() -> int | None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,108 @@
+"""What a run gave: the chosen models, their scores beside the start's, and whether it helped."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self, cast
+
+from trans_encoder.encoders import BiEncoder, CrossEncoder, Kind, load_encoder
+from trans_encoder.errors import RunError
+
+RESULT = "result.json"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One chosen model."""
+
+    folder: str
+    """Its place in the run folder."""
+    cycle: int
+    """The cycle that made it; 0 is the start itself."""
+    step: int
+    score: float | None
+    """Dev score x100, if there was a dev set."""
+    helped: bool | None
+    """Whether it is better than the member's start; None if that is not known."""
+
+
+@dataclass(frozen=True)
+class MemberResult:
+    """What a member started from and what it ended with."""
+
+    source: str
+    start_score: float | None
+    bi: Chosen
+    cross: Chosen | None
+
+    def chosen(self, kind: Kind) -> Chosen | None:
+        """Return the chosen model of a kind."""
+        return self.bi if kind == "bi" else self.cross
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run; models are loaded when they are asked for."""
+
+    folder: Path
+    metric: str | None
+    members: Mapping[str, MemberResult]
+    ensemble: Mapping[str, float]
+    """Dev scores of the team's mean predictions: start, bi and cross; empty for a team of one or without a dev set."""
+    helped: Mapping[str, bool | None]
+    """For each kind, whether the members are better on average than their starts; None if that is not known."""
+    summary: str
+    notes: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Self:
+        """Read the result of a finished run."""
+        folder = Path(folder)
+        try:
+            content = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+            members = {name: _member(entry) for name, entry in content.pop("members").items()}
+            return cls(folder=folder, members=members, notes=tuple(content.pop("notes")), **content)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{folder} holds no finished run ({error}); run the training to its end first") from error
+
+    @cached_property
+    def bis(self) -> dict[str, BiEncoder]:
+        """The chosen bi-encoder of each member."""
+        return {name: cast(BiEncoder, self._load(member.bi)) for name, member in self.members.items()}
+
+    @cached_property
+    def crosses(self) -> dict[str, CrossEncoder]:
+        """The chosen cross-encoder of each member; empty where none was trained."""
+        chosen = {name: member.cross for name, member in self.members.items()}
+        return {name: cast(CrossEncoder, self._load(model)) for name, model in chosen.items() if model is not None}
+
+    @property
+    def bi(self) -> BiEncoder:
+        """The bi-encoder with the best dev score; without a dev set the first member's."""
+        return self.bis[self._best("bi")]
+
+    @property
+    def cross(self) -> CrossEncoder:
+        """The cross-encoder with the best dev score; without a dev set the first member's."""
+        if not self.crosses:
+            raise RunError("this run trained no cross-encoder: its formulation was bi (standard self-distillation)")
+        return self.crosses[self._best("cross")]
+
+    def _best(self, kind: Kind) -> str:
+        scores = {name: chosen.score for name, member in self.members.items() if (chosen := member.chosen(kind))}
+        return max(scores, key=lambda name: float("-inf") if scores[name] is None else cast(float, scores[name]))
+
+    def _load(self, chosen: Chosen) -> BiEncoder | CrossEncoder:
+        return load_encoder(self.folder / chosen.folder)
+
+
+def _member(entry: dict[str, Any]) -> MemberResult:
+    cross = entry["cross"]
+    return MemberResult(
+        source=entry["source"],
+        start_score=entry["start_score"],
+        bi=Chosen(**entry["bi"]),
+        cross=None if cross is None else Chosen(**cross),
+    )

@@ -1,0 +1,103 @@
+"""A whole run: from pairs and models to the chosen bi- and cross-encoders, in a folder that can always be continued."""
+
+import json
+import logging
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from trans_encoder.config import MemberConfig, RunConfig, differences, make_config
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.tasks import TestSet
+from trans_encoder.distill.cards import Facts
+from trans_encoder.distill.conclusion import conclude
+from trans_encoder.distill.cycle import Workshop, run_cycle
+from trans_encoder.distill.manifest import ENVIRONMENT, Engine, RunFolder, one_by_one
+from trans_encoder.distill.result import Result
+from trans_encoder.distill.selection import DevJudge, Judge
+from trans_encoder.distill.team import assemble, resolve_members
+from trans_encoder.encoders.loading import best_device
+from trans_encoder.errors import DataError
+from trans_encoder.files import write_json
+from trans_encoder.progress import progress
+
+__all__ = ["Result", "distil", "run"]
+
+logger = logging.getLogger(__name__)
+
+_LIBRARIES = ("trans-encoder", "torch", "transformers", "sentence-transformers", "tokenizers", "numpy", "pyarrow")
+
+
+def distil(
+    pairs: PairSet,
+    models: str | MemberConfig | Sequence[str | MemberConfig],
+    *,
+    preset: str = "small",
+    dev: TestSet | PairSet | None = None,
+    out: str | Path,
+    **overrides: Any,
+) -> Result:
+    """Let bi- and cross-encoders teach each other on unlabelled pairs; one model is self-distillation.
+
+    A model is `BI`, `BI=PLM` or a MemberConfig. Overrides are fields of RunConfig, nested or dotted:
+    `cycles=1, cross={"epochs": 2}`. If `out` holds an unfinished run of the same settings and inputs, it is continued.
+    """
+    team = [models] if isinstance(models, str | MemberConfig) else list(models)
+    config = make_config(team, preset=preset, overrides=overrides)
+    test = TestSet("dev", dev) if isinstance(dev, PairSet) else dev
+    return run(config, pairs, out=out, judge=None if test is None else DevJudge(test))
+
+
+def run(
+    config: RunConfig,
+    pairs: PairSet,
+    *,
+    out: str | Path,
+    judge: Judge | None = None,
+    engine: Engine = one_by_one,
+) -> Result:
+    """Run a configuration on pairs; without a judge the last checkpoint of each kind is kept."""
+    if len(pairs) < 2:
+        raise DataError(f"got {len(pairs)} pairs; a run needs at least 2, and some thousands to be of use")
+    pairs = pairs.without_scores()
+    config, notes = resolve_members(config)
+    for note in notes:
+        logger.warning(note)
+    team = assemble(config)
+    origin = {
+        "pairs": {"count": len(pairs), "hash": pairs.hash},
+        "judge": judge.fingerprint if judge else None,
+        "models": {member.name: {"bi": member.start.fingerprint(), "plm": member.plm.fingerprint()} for member in team},
+    }
+    settings = config.model_dump(mode="json")
+    with (
+        progress("stages of the run", total=_stage_count(config)) as advance,
+        RunFolder.open(Path(out).absolute(), config=settings, origin=origin, engine=engine, advance=advance) as folder,
+    ):
+        _note_environment(folder.path / ENVIRONMENT)
+        workshop = Workshop(folder, config, judge)
+        workshop.prepare(team, pairs)
+        for cycle in range(1, config.cycles + 1):
+            team = run_cycle(team, workshop, cycle=cycle)
+        facts = Facts(config, pairs_count=len(pairs), pairs_hash=pairs.hash, metric=judge.name if judge else None)
+        conclude(team, workshop, facts=facts, notes=notes)
+    return Result.open(out)
+
+
+def _stage_count(config: RunConfig) -> int:
+    """Count pairs and starts, the labels and trainings of each cycle, the kept models and the result."""
+    kinds, members = (1 if config.formulation == "bi" else 2), len(config.members)
+    return 2 + config.cycles * kinds * (1 + members) + kinds * members + 1
+
+
+def _note_environment(path: Path) -> None:
+    """Write what the run runs on; say so if that changed since it began, because results may then differ."""
+    libraries = {name: version(name) for name in _LIBRARIES}
+    now = {"python": platform.python_version(), "platform": platform.platform(), "device": best_device(), **libraries}
+    if path.exists():
+        changed = differences(json.loads(path.read_text(encoding="utf-8")), now)
+        if changed:
+            logger.warning("the run was begun in another environment: %s", "; ".join(changed))
+    write_json(path, now)

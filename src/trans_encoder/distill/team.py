@@ -1,0 +1,182 @@
+"""The team: members that hold models by reference, so that one at a time is in memory."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from trans_encoder.config import MemberConfig, RunConfig
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.distill.known import KNOWN
+from trans_encoder.distill.labels import Scores
+from trans_encoder.encoders import BiEncoder, CrossEncoder, Encoder, Kind
+from trans_encoder.encoders.bi import PoolingMode
+from trans_encoder.errors import RunError
+from trans_encoder.files import sha256
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+
+
+@dataclass(frozen=True)
+class ModelRef:
+    """A model in a folder or on the hub, loaded whenever it is asked to do something; a `Teacher`."""
+
+    name: str
+    """The member it belongs to."""
+    kind: Kind
+    source: str
+    """A folder or a hub name."""
+    max_tokens: int
+    pooling: PoolingMode | None = None
+    device: str | None = None
+    trust_remote_code: bool = False
+
+    def load(self) -> Encoder:
+        """Load the model."""
+        if self.kind == "bi":
+            return BiEncoder.load(
+                self.source,
+                pooling=self.pooling,
+                max_tokens=self.max_tokens,
+                device=self.device,
+                trust_remote_code=self.trust_remote_code,
+            )
+        return self.load_cross(seed=0)
+
+    def load_cross(self, *, seed: int) -> CrossEncoder:
+        """Load the model as a cross-encoder; a head that it does not have yet is drawn from `seed`."""
+        return CrossEncoder.load(
+            self.source,
+            max_tokens=self.max_tokens,
+            device=self.device,
+            trust_remote_code=self.trust_remote_code,
+            seed=seed,
+        )
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Load the model, score pairs, let it go."""
+        return self.load().score(pairs)
+
+    def at(self, source: str | Path, **changes: Any) -> Self:
+        """Return a reference to another model that is loaded in the same way, but for the changes."""
+        return replace(self, source=str(source), **changes)
+
+    def fingerprint(self) -> dict[str, str]:
+        """Return the checksums of a local model's files, or the hub name."""
+        folder = Path(self.source).expanduser()
+        if not folder.is_dir():
+            return {"hub": self.source}
+        files = sorted(path for path in folder.rglob("*") if path.suffix in (".json", ".safetensors", ".txt", ".model"))
+        return {path.relative_to(folder).as_posix(): sha256(path) for path in files}
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member of the team: where its students start from, and its latest bi- and cross-encoder."""
+
+    name: str
+    start: ModelRef
+    """The first bi-encoder."""
+    plm: ModelRef
+    """What its cross-encoders start from under the strategy "refresh"."""
+    bi: ModelRef
+    cross: ModelRef | None = None
+
+    def with_bi(self, bi: ModelRef) -> Self:
+        """Return the member with a new bi-encoder."""
+        return replace(self, bi=bi)
+
+    def with_cross(self, cross: ModelRef) -> Self:
+        """Return the member with a new cross-encoder."""
+        return replace(self, cross=cross)
+
+    def teacher(self, kind: Kind) -> ModelRef:
+        """Return the latest encoder of a kind."""
+        model = self.bi if kind == "bi" else self.cross
+        if model is None:
+            raise RunError(f"member {self.name} has no cross-encoder yet; its bi-encoder must teach one first")
+        return model
+
+
+Team = tuple[Member, ...]
+
+
+class Origin(NamedTuple):
+    """What a cross-encoder starts from and, if nobody said so, what the user should know about it."""
+
+    plm: str
+    note: str | None = None
+
+
+def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
+    """Fill in each member's PLM and pooling where they can be found; also return notes on what had to be guessed."""
+    members, notes = [], []
+    for member in config.members:
+        origin = find_plm(member)
+        if origin.note:
+            notes.append(f"{member.name}: {origin.note}")
+        pooling = member.pooling or (KNOWN[member.bi].pooling if member.bi in KNOWN else None)
+        members.append(member.model_copy(update={"plm": origin.plm, "pooling": pooling}))
+    return config.model_copy(update={"members": tuple(members)}), notes
+
+
+def assemble(config: RunConfig) -> Team:
+    """Make the team of a configuration whose members are resolved."""
+    return tuple(_member(member, config) for member in config.members)
+
+
+def _member(member: MemberConfig, config: RunConfig) -> Member:
+    start = ModelRef(
+        name=str(member.name),
+        kind="bi",
+        source=member.bi,
+        max_tokens=config.bi.max_tokens,
+        pooling=member.pooling,
+        device=None if config.device == "auto" else config.device,
+        trust_remote_code=config.trust_remote_code,
+    )
+    source = member.plm or member.bi
+    plm = replace(start, kind="cross", source=source, max_tokens=config.cross.max_tokens, pooling=None)
+    return Member(name=start.name, start=start, plm=plm, bi=start)
+
+
+def find_plm(member: MemberConfig) -> Origin:
+    """Find the PLM of a member: as given, from the table, from the model's card, else the bi-encoder itself."""
+    if member.plm is not None:
+        return Origin(member.plm)
+    if member.bi in KNOWN:
+        return Origin(KNOWN[member.bi].plm)
+    base = base_model(member.bi)
+    if base is None:
+        return Origin(
+            member.bi,
+            f"the PLM of {member.bi} is not known, so its cross-encoders start from the bi-encoder's own weights; "
+            f"give {member.bi}=PLM to change that",
+        )
+    if Path(member.bi).expanduser().exists():
+        # A card is somebody else's text: it must not make a run on local files reach for the network.
+        return Origin(
+            member.bi,
+            f"the card of {member.bi} names the PLM {base}, which was not fetched because a local folder was given; "
+            f"cross-encoders start from the bi-encoder's own weights. Give {member.bi}={base} to use it",
+        )
+    return Origin(base, f"cross-encoders start from {base}, which the card of {member.bi} names")
+
+
+def base_model(name: str) -> str | None:
+    """Return the base model that a model's card names, if it is a plain hub name."""
+    from huggingface_hub import hf_hub_download, metadata_load
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
+    from yaml import YAMLError
+
+    card = Path(name).expanduser() / "README.md"
+    try:
+        if not card.parent.exists():
+            card = Path(hf_hub_download(name, "README.md"))
+        named = (metadata_load(card) or {}).get("base_model")
+    except (OSError, ValueError, YAMLError, EntryNotFoundError, HfHubHTTPError):
+        return None
+    if isinstance(named, Sequence) and not isinstance(named, str):
+        named = named[0] if len(named) == 1 else None
+    return named if isinstance(named, str) and _HUB_NAME.fullmatch(named) and named != name else None

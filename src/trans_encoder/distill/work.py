@@ -1,0 +1,170 @@
+"""The work of each stage: labelling, training, and putting a chosen model in its place.
+
+Each is a small immutable object that is called with the path of its result. It holds paths and references, no models,
+so that it can be sent to another process.
+"""
+
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from trans_encoder.config import TrainingPlan
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.distill.labels import PseudoLabels, anchored, label
+from trans_encoder.distill.manifest import scratch
+from trans_encoder.distill.selection import Judge
+from trans_encoder.distill.team import Member, ModelRef
+from trans_encoder.encoders import BiEncoder, Encoder, Kind
+from trans_encoder.encoders.training import TrainingOptions, train
+from trans_encoder.errors import DataError, RunError
+from trans_encoder.files import atomic_folder, write_json
+
+TRAINING = "training.json"
+"""Beside the weights of every trained model: how the training went."""
+
+
+@dataclass(frozen=True)
+class SavePairs:
+    """Put the training pairs into the run folder."""
+
+    pairs: PairSet
+
+    def __call__(self, path: Path) -> None:
+        """Write the pairs."""
+        self.pairs.save(path)
+
+
+@dataclass(frozen=True)
+class JudgeStarts:
+    """Score the members' first bi-encoders."""
+
+    starts: tuple[ModelRef, ...]
+    judge: Judge | None
+
+    def __call__(self, path: Path) -> None:
+        """Write each start's score, or null without a judge."""
+        write_json(path, {start.name: {"source": start.source, "score": self._score(start)} for start in self.starts})
+
+    def _score(self, start: ModelRef) -> float | None:
+        try:
+            return self.judge(start) if self.judge else None
+        except DataError as error:
+            raise RunError(f"start of {start.name}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Label:
+    """Label the pairs with the mean of the teachers, anchored to the start's labels if asked (section 2.4)."""
+
+    pairs: Path
+    teachers: tuple[ModelRef, ...]
+    cycle: int
+    anchor: float = 0.0
+    start_labels: Path | None = None
+
+    def __call__(self, path: Path) -> None:
+        """Write the labels."""
+        pairs = PairSet.open(self.pairs)
+        labels = label(pairs, self.teachers, cycle=self.cycle)
+        if self.start_labels is not None:
+            labels = anchored(labels, PseudoLabels.open(self.start_labels, pairs=pairs), weight=self.anchor)
+        labels.save(path)
+
+
+@dataclass(frozen=True)
+class Student:
+    """A member's student of one stage and where its weights come from (sections 2.2 and 2.3)."""
+
+    member: Member
+    kind: Kind
+    strategy: Literal["refresh", "sequential"]
+    alternate: bool
+    seed: int
+
+    def weights(self) -> list[ModelRef]:
+        """Return the models that it is made from; the first gives the weights, a second the pooling."""
+        member, refresh = self.member, self.strategy == "refresh"
+        if self.kind == "cross":
+            return [member.plm if refresh else member.plm.at(member.bi.source)]
+        if refresh:
+            return [member.start]
+        return [member.teacher("cross"), member.start] if self.alternate else [member.bi]
+
+    def load(self) -> Encoder:
+        """Load the student with the weights that it starts from."""
+        model, *pooled_like = self.weights()
+        if self.kind == "cross":
+            return model.load_cross(seed=self.seed)
+        if pooled_like:
+            return BiEncoder.from_body(Path(model.source), like=cast(BiEncoder, pooled_like[0].load()))
+        return model.load()
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a student on labels and keep its best checkpoint."""
+
+    student: Student
+    plan: TrainingPlan
+    pairs: Path
+    labels: Path
+    cycle: int
+    judge: Judge | None
+    both_orders: bool
+    precision: Literal["auto", "fp32", "bf16", "fp16"]
+    trackers: tuple[str, ...]
+
+    def __call__(self, path: Path) -> None:
+        """Write the trained model and how its training went."""
+        labels = PseudoLabels.open(self.labels, pairs=PairSet.open(self.pairs))
+        name, kind = self.student.member.name, self.student.kind
+        description = f"cycle {self.cycle}, {kind}-encoder of {name}"
+        options = TrainingOptions(
+            folder=scratch(path),
+            seed=self.student.seed,
+            judge=self.judge,
+            precision=self.precision,
+            trackers=self.trackers,
+            description=description,
+        )
+        try:
+            training = train(
+                self.student.load(), labels.labelled, plan=self.plan, options=options, both_orders=self.both_orders
+            )
+        except DataError as error:
+            raise RunError(f"{description}: {error}") from error
+        with atomic_folder(path) as temporary:
+            training.encoder.save(temporary)
+            record = {
+                "cycle": self.cycle,
+                "member": name,
+                "kind": kind,
+                "seed": self.student.seed,
+                "labels": len(labels),
+                "clamped": labels.outside_unit if self.plan.loss == "bce" else 0,
+                "best_step": training.best_step,
+                "best_score": training.best_score,
+                "history": [asdict(moment) for moment in training.history],
+            }
+            write_json(temporary / TRAINING, record)
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Put a chosen model with its card in its place."""
+
+    model: ModelRef
+    is_start: bool
+    card: str
+
+    def __call__(self, path: Path) -> None:
+        """Write the model folder."""
+        with atomic_folder(path) as temporary:
+            if self.is_start:
+                self.model.load().save(temporary)
+            else:
+                shutil.copytree(
+                    self.model.source, temporary, dirs_exist_ok=True, ignore=shutil.ignore_patterns(TRAINING)
+                )
+            (temporary / "README.md").write_text(self.card, encoding="utf-8")

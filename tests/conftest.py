@@ -1,0 +1,196 @@
+"""Shared fixtures: tiny encoders of each family with tokenizers of their own, and pairs with a signal to learn."""
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from trans_encoder.data.pairs import PairSet
+from transformers import PreTrainedTokenizerFast
+
+torch.set_num_threads(1)
+transformers.utils.logging.set_verbosity_error()
+transformers.utils.logging.disable_progress_bar()
+logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
+
+SLOTS = (
+    ("old", "young", "tall", "clever", "tired", "happy", "quiet", "brave"),
+    ("farmer", "teacher", "doctor", "painter", "sailor", "singer", "baker", "pilot"),
+    ("carries", "sells", "finds", "washes", "repairs", "paints", "loses", "buys"),
+    ("red", "green", "heavy", "broken", "wooden", "golden", "tiny", "cheap"),
+    ("boat", "guitar", "basket", "ladder", "clock", "kettle", "bicycle", "lamp"),
+    ("beside the river", "in the market", "at the station", "near the school", "on the hill", "behind the barn"),
+)
+"""The words that sentences are made of; two sentences are the more alike the more of them they share."""
+
+Words = tuple[str, ...]
+
+
+def words(random: Random) -> Words:
+    return tuple(random.choice(slot) for slot in SLOTS)
+
+
+def sentence(chosen: Words) -> str:
+    return "the {} {} {} the {} {} {}".format(*chosen)
+
+
+def graded(count: int, *, seed: int) -> PairSet:
+    """Make pairs of every degree of likeness; the score is the share of words in common."""
+    random = Random(seed)
+    left, right, scores = [], [], []
+    for number in range(count):
+        first = words(random)
+        kept = number % (len(SLOTS) + 1)
+        places = set(random.sample(range(len(SLOTS)), kept))
+        other = words(random)
+        second = tuple(first[i] if i in places else other[i] for i in range(len(SLOTS)))
+        left.append(sentence(first))
+        right.append(sentence(second))
+        scores.append(sum(a == b for a, b in zip(first, second, strict=True)) / len(SLOTS))
+    return PairSet.from_lists(left, right, scores=scores)
+
+
+@pytest.fixture(scope="session")
+def sentences() -> list[str]:
+    """Two hundred sentences."""
+    random = Random(0)
+    return [sentence(words(random)) for _ in range(200)]
+
+
+@pytest.fixture(scope="session")
+def pairs() -> PairSet:
+    """Ninety-six unlabelled pairs."""
+    labelled = graded(96, seed=1)
+    return PairSet.from_lists(labelled.sentence1.to_pylist(), labelled.sentence2.to_pylist())
+
+
+@pytest.fixture(scope="session")
+def dev() -> PairSet:
+    """Forty-eight graded pairs."""
+    return graded(48, seed=2)
+
+
+def wordpiece(texts: list[str]) -> PreTrainedTokenizerFast:
+    """Train a lower-casing WordPiece tokenizer in BERT's layout."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(vocab_size=400, special_tokens=special, show_progress=False)
+    tokenizer.train_from_iterator(texts, trainer)
+    ends = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
+    )
+    tokenizer.decoder = decoders.WordPiece()
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), special, strict=True))
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=64, model_input_names=inputs, **names)
+
+
+def byte_level_bpe(texts: list[str]) -> PreTrainedTokenizerFast:
+    """Train a byte-level BPE tokenizer in RoBERTa's layout."""
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    trainer = trainers.BpeTrainer(
+        vocab_size=500,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=64,
+        model_input_names=["input_ids", "attention_mask"],
+        bos_token="<s>",
+        cls_token="<s>",
+        eos_token="</s>",
+        sep_token="</s>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+        mask_token="<mask>",
+    )
+
+
+def shape(family: str, *, width: int, tokenizer: PreTrainedTokenizerFast) -> Any:
+    """Return the configuration of a two-layer encoder of a family."""
+    common: dict[str, Any] = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": width,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 2 * width,
+        "max_position_embeddings": 80,
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.cls_token_id,
+        "eos_token_id": tokenizer.sep_token_id,
+        "cls_token_id": tokenizer.cls_token_id,
+        "sep_token_id": tokenizer.sep_token_id,
+    }
+    match family:
+        case "bert":
+            return transformers.BertConfig(**common)
+        case "roberta":
+            return transformers.RobertaConfig(type_vocab_size=1, **common)
+        case "mpnet":
+            return transformers.MPNetConfig(**common)
+        case "electra":
+            return transformers.ElectraConfig(embedding_size=width, **common)
+        case "modernbert":
+            return transformers.ModernBertConfig(global_attn_every_n_layers=2, local_attention=16, **common)
+        case "distilbert":
+            names = {"hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads"}
+            names["intermediate_size"] = "hidden_dim"
+            return transformers.DistilBertConfig(**{names.get(name, name): value for name, value in common.items()})
+    raise ValueError(family)
+
+
+FAMILIES = ("bert", "roberta", "mpnet", "distilbert", "electra", "modernbert")
+
+TinyModel = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory, sentences: list[str]) -> TinyModel:
+    """Return a function that builds a tiny PLM of a family, once: `tiny_model("bert", width=32)`."""
+    root = tmp_path_factory.mktemp("models")
+    trained = {True: wordpiece(sentences), False: byte_level_bpe(sentences)}
+
+    def build(family: str, *, width: int = 32) -> Path:
+        folder = root / f"{family}-{width}"
+        if not folder.exists():
+            tokenizer = trained[family in ("bert", "distilbert", "electra")]
+            with torch.random.fork_rng():
+                torch.manual_seed(width)
+                model = transformers.AutoModel.from_config(shape(family, width=width, tokenizer=tokenizer))
+            model.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+        return folder
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def bert(tiny_model: TinyModel) -> Path:
+    """A tiny BERT, 32 wide."""
+    return tiny_model("bert", width=32)
+
+
+@pytest.fixture(scope="session")
+def roberta(tiny_model: TinyModel) -> Path:
+    """A tiny RoBERTa, 48 wide."""
+    return tiny_model("roberta", width=48)
