@@ -15,6 +15,7 @@ from trans_encoder.presets import PRESETS, Preset
 
 Layer = Mapping[str, Any]
 
+_RESERVED = {"sentence1", "sentence2", "score", "team"}  # columns of label files, and what reports call all members
 _PATTERNS = {
     "device": "auto, cpu, mps, cuda or cuda:N",
     "name": "up to 64 letters, digits, dots, underscores and hyphens, the first a letter or a digit",
@@ -25,18 +26,16 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
-class TrainingPlan(_Frozen):
-    """How one kind of encoder is trained in each cycle."""
+class OptimisationPlan(_Frozen):
+    """How weights are trained, whatever the loss."""
 
-    loss: Literal["bce", "mse", "log-cosh"]
-    """Loss between the student's score and the label: bce (Eq. 2), mse (Eq. 3) or log-cosh."""
     batch_size: int = Field(gt=0)
-    """Pairs in a batch."""
+    """Examples in a batch."""
     epochs: int = Field(gt=0)
-    """Passes over the labelled pairs."""
+    """Passes over the examples."""
     learning_rate: float = Field(gt=0)
     """Peak learning rate; it decays linearly to zero."""
-    warmup_ratio: float = Field(default=0.0, ge=0, le=1)
+    warmup_ratio: float = Field(default=0.0, ge=0, lt=1)
     """Share of the steps in which the learning rate rises to its peak."""
     weight_decay: float = Field(default=0.01, ge=0)
     """AdamW weight decay, on everything but biases and layer norms."""
@@ -44,10 +43,19 @@ class TrainingPlan(_Frozen):
     """Gradients are clipped to this norm."""
     max_tokens: int = Field(gt=2)
     """Longest input: of a sentence for a bi-encoder, of a pair for a cross-encoder."""
+    group_by_length: bool = True
+    """Batches hold inputs of similar length, still at random: the same result with half the padding."""
     dev_steps: int = Field(default=200, gt=0)
     """A checkpoint is judged every so many steps, and at the end of each epoch."""
     checkpoint_steps: int = Field(default=200, gt=0)
     """The trainer's state is saved every so many steps; a killed run continues from there."""
+
+
+class TrainingPlan(OptimisationPlan):
+    """How one kind of encoder is trained in each cycle."""
+
+    loss: Literal["bce", "mse", "log-cosh"]
+    """Loss between the student's score and the label: bce (Eq. 2), mse (Eq. 3) or log-cosh."""
 
 
 class MemberConfig(_Frozen):
@@ -120,7 +128,9 @@ class RunConfig(_Frozen):
         given = [member.name.lower() for member in members if member.name]
         if len(set(given)) < len(given):
             raise ValueError(f"names must differ (upper and lower case are the same), given {', '.join(given)}")
-        taken, named = set(given), []
+        if _RESERVED.intersection(given):
+            raise ValueError(f"a member may not be called {', '.join(sorted(_RESERVED.intersection(given)))}")
+        taken, named = {*given, *_RESERVED}, []
         for member in members:
             name = member.name or _free_name(member.bi, taken)
             taken.add(name.lower())
@@ -246,7 +256,7 @@ def _parse_value(text: str) -> Any:
 
 
 def _free_name(model: str, taken: set[str]) -> str:
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", re.split(r"[/\\]", model.rstrip("/\\"))[-1]).lstrip("._-")[:48] or "member"
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", re.split(r"[/\\]", model.rstrip("/\\"))[-1]).strip("._-")[:48] or "member"
     names = (stem if number == 1 else f"{stem}-{number}" for number in range(1, 10_000))
     return next(name for name in names if name.lower() not in taken)
 
