@@ -1,0 +1,219 @@
+"""What the label files of a run say: distributions, agreement, and the pairs that teacher and student see differently.
+
+Label files may hold millions of pairs. Scores are read one column at a time (four bytes a pair); texts only for the few
+pairs that are shown.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy.stats import spearmanr
+
+Scores = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int64]
+_TEXTS = ["sentence1", "sentence2"]
+_SAMPLE = 100_000  # pairs behind each rank correlation
+_MOST_BINS = 64
+
+
+@dataclass(frozen=True)
+class LabelFile:
+    """The labels made at one point of a run."""
+
+    path: Path
+    cycle: int
+    kind: str
+
+    @property
+    def name(self) -> str:
+        """Say which labels these are."""
+        return f"cycle {self.cycle}, {self.kind}"
+
+    @cached_property
+    def provenance(self) -> dict[str, Any]:
+        """What the file says about itself: its teachers, and its pairs by their hash."""
+        metadata = pq.read_schema(self.path).metadata or {}
+        return dict(json.loads(metadata.get(b"trans_encoder", b"{}")))
+
+    @property
+    def rows(self) -> int:
+        """Return the number of pairs."""
+        return int(pq.read_metadata(self.path).num_rows)
+
+    @property
+    def teachers(self) -> list[str]:
+        """Return the names of the members that made these labels."""
+        return list(self.provenance["teachers"])
+
+    def same_pairs(self, other: "LabelFile") -> bool:
+        """Tell whether another file labels the same pairs in the same order."""
+        return bool(self.provenance["pairs"] == other.provenance["pairs"])
+
+    def column(self, name: str) -> Scores:
+        """Read one column of scores."""
+        return np.asarray(pq.read_table(self.path, columns=[name])[name].to_numpy(), dtype=np.float32)
+
+    def texts(self, rows: Rows) -> list[tuple[str, str]]:
+        """Return the sentences of the given rows, reading the file in pieces."""
+        wanted = np.sort(rows)
+        found: dict[int, tuple[str, str]] = {}
+        first = 0
+        for batch in pq.ParquetFile(self.path).iter_batches(batch_size=16_384, columns=_TEXTS):
+            inside = wanted[(wanted >= first) & (wanted < first + len(batch))]
+            taken = batch.take(pa.array(inside - first)).to_pydict()
+            found |= zip(inside.tolist(), zip(*(taken[name] for name in _TEXTS), strict=True), strict=True)
+            first += len(batch)
+        return [found[row] for row in rows.tolist()]
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How one teacher's scores are spread at one point of a run."""
+
+    labels: LabelFile
+    teacher: str
+    mean: float
+    deviation: float
+    density: list[float]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Spearman's rho between two sets of scores of the same pairs."""
+
+    cycle: int
+    between: str
+    rho: float
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A pair that a student sees otherwise than the label it learnt from."""
+
+    cycle: int
+    teacher_kind: str
+    student_kind: str
+    member: str
+    sentence1: str
+    sentence2: str
+    teacher: float
+    student: float
+
+    @property
+    def difference(self) -> float:
+        """Return by how much the student's score is higher."""
+        return self.student - self.teacher
+
+    @property
+    def stage(self) -> str:
+        """Say who taught whom, and when."""
+        return f"cycle {self.cycle}: {self.teacher_kind} → {self.student_kind}"
+
+
+def score_range(files: Sequence[LabelFile]) -> tuple[float, float]:
+    """Return the range that holds all scores: 0 to 1, widened where some lie outside."""
+    low, high = 0.0, 1.0
+    for labels in files:
+        for teacher in labels.teachers:
+            scores = labels.column(teacher)
+            low, high = min(low, float(scores.min(initial=low))), max(high, float(scores.max(initial=high)))
+    return low, high
+
+
+def distributions(files: Sequence[LabelFile], *, low: float, high: float) -> list[Distribution]:
+    """Return each teacher's distribution at each point, as densities over equal bins from `low` to `high`."""
+    found = []
+    for labels in files:
+        for teacher in labels.teachers:
+            scores = labels.column(teacher)
+            bins = int(np.clip(len(scores) ** 0.5, 12, _MOST_BINS))
+            density, _ = np.histogram(scores, bins=bins, range=(low, high), density=True)
+            found.append(Distribution(labels, teacher, float(scores.mean()), float(scores.std()), density.tolist()))
+    return found
+
+
+def kind_agreements(files: Sequence[LabelFile]) -> list[Agreement]:
+    """Return how far bi and cross agree in each cycle, member by member."""
+    return [
+        Agreement(one.cycle, member, correlation(one.column(member), other.column(member)))
+        for one, other in pairwise(files)
+        if one.cycle == other.cycle and one.same_pairs(other)
+        for member in one.teachers
+        if member in other.teachers
+    ]
+
+
+def member_agreements(files: Sequence[LabelFile]) -> list[Agreement]:
+    """Return how far every two members agree in each cycle, kind by kind."""
+    return [
+        Agreement(
+            labels.cycle, f"{one} and {other} ({labels.kind})", correlation(labels.column(one), labels.column(other))
+        )
+        for labels in files
+        for one, other in combinations(labels.teachers, 2)
+    ]
+
+
+def stage_correlations(files: Sequence[LabelFile]) -> list[list[float | None]]:
+    """Return Spearman's rho between the labels of every two points of a run; None where the pairs differ."""
+    return [
+        [correlation(one.column("score"), other.column("score")) if one.same_pairs(other) else None for other in files]
+        for one in files
+    ]
+
+
+def correlation(first: Scores, second: Scores) -> float:
+    """Return Spearman's rho of two columns, over a fixed sample where they are long."""
+    rows = sample_rows(len(first), size=_SAMPLE)
+    return float(spearmanr(first[rows], second[rows]).statistic)
+
+
+def sample_rows(rows: int, *, size: int) -> Rows:
+    """Return at most `size` row numbers, the same ones for the same number of rows."""
+    if rows <= size:
+        return np.arange(rows)
+    return np.sort(np.random.default_rng(0).choice(rows, size, replace=False))
+
+
+def disagreements(files: Sequence[LabelFile], *, limit: int) -> list[Disagreement]:
+    """Return the pairs on which students differ most from their labels: at most `limit`, shared by all trainings."""
+    trainings = [
+        (teacher, student, member)
+        for teacher, student in pairwise(files)
+        if teacher.same_pairs(student)
+        for member in student.teachers
+    ]
+    return [
+        disagreement
+        for teacher, student, member in trainings
+        for disagreement in _widest(teacher, student, member=member, limit=max(1, limit // len(trainings)))
+    ]
+
+
+def _widest(teacher: LabelFile, student: LabelFile, *, member: str, limit: int) -> list[Disagreement]:
+    label, score = teacher.column("score"), student.column(member)
+    distance = np.abs(score - label)
+    top = np.argpartition(-distance, min(limit, len(distance) - 1))[:limit]
+    rows = top[np.argsort(-distance[top], kind="stable")]
+    return [
+        Disagreement(
+            cycle=teacher.cycle,
+            teacher_kind=teacher.kind,
+            student_kind=student.kind,
+            member=member,
+            sentence1=sentence1,
+            sentence2=sentence2,
+            teacher=float(label[row]),
+            student=float(score[row]),
+        )
+        for row, (sentence1, sentence2) in zip(rows, teacher.texts(rows), strict=True)
+    ]

@@ -1,0 +1,49 @@
+"""Measuring a finished run on test sets: its starts and its chosen models, pair by pair."""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from pathlib import Path
+
+import numpy as np
+
+from trans_encoder.config import RunConfig
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.tasks import TestSet
+from trans_encoder.distill.labels import Scores
+from trans_encoder.distill.result import Result
+from trans_encoder.distill.team import ModelRef, assemble
+from trans_encoder.report.outcomes import ModelKey, save_evaluation
+
+
+def evaluate_run(run: Path, tests: Mapping[str, TestSet]) -> list[Path]:
+    """Score the test sets with the run's models, one model in memory at a time; save them for the report."""
+    pairs = reduce(PairSet.concat, [test.pairs for test in tests.values()])
+    ends = np.cumsum([len(test.pairs) for test in tests.values()])
+    scored: dict[ModelRef, list[Scores]] = {}
+    models = dict(_models(run))
+    for model in models.values():
+        if model not in scored:
+            scored[model] = np.split(model.score(pairs), ends[:-1])
+    return [
+        save_evaluation(
+            run,
+            name,
+            metric=test.metric,
+            gold=test.gold,
+            scores={key: scored[model][place] for key, model in models.items()},
+        )
+        for place, (name, test) in enumerate(tests.items())
+    ]
+
+
+def _models(run: Path) -> Iterator[tuple[ModelKey, ModelRef]]:
+    config = RunConfig.model_validate(json.loads((run / "config.json").read_text(encoding="utf-8")))
+    members = Result.open(run).members
+    for member in assemble(config):
+        chosen = members[member.name]
+        kept = member.start.at(run / chosen.bi.folder, pooling=None)
+        yield ModelKey("start", member.name, "bi"), member.start
+        yield ModelKey("best", member.name, "bi"), member.start if chosen.bi.cycle == 0 else kept
+        if chosen.cross:
+            yield ModelKey("best", member.name, "cross"), member.plm.at(run / chosen.cross.folder)

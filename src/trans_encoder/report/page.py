@@ -1,0 +1,145 @@
+"""One self-contained HTML page about one run, or about several side by side."""
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from trans_encoder.errors import RunError
+from trans_encoder.files import atomic_file
+from trans_encoder.report import wording
+from trans_encoder.report.charts import WIDTH, Dot, DotChart, dot_chart
+from trans_encoder.report.folder import RunFolder
+from trans_encoder.report.labels import Disagreement
+from trans_encoder.report.verdict import KINDS
+from trans_encoder.report.view import RunView, flat
+
+_PAIRS = 300  # shown on one page
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of all runs side by side."""
+
+    key: str
+    values: list[str]
+
+    @property
+    def differs(self) -> bool:
+        """Tell whether the runs have different values."""
+        return len(set(self.values)) > 1
+
+
+@dataclass(frozen=True)
+class ShownPair:
+    """A pair in the table of disagreements, and the training that it comes from."""
+
+    found: Disagreement
+    stage: str
+
+
+def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
+    """Write one page about the given run folders; by default `report.html` in the first of them."""
+    if not runs:
+        raise RunError("expected at least one run folder, got none")
+    page = render([RunFolder.open(Path(run)) for run in runs])
+    path = Path(out) if out is not None else Path(runs[0]) / "report.html"
+    with atomic_file(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    return path
+
+
+def render(folders: Sequence[RunFolder]) -> str:
+    """Return the page as text."""
+    templates = Environment(
+        loader=PackageLoader("trans_encoder.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for write in (wording.signed, wording.duration, wording.memory, wording.shortened, wording.number):
+        templates.filters[write.__name__] = write
+    style, script = (_asset(templates, name) for name in ("style.css", "script.js"))
+    runs = [RunView(folder) for folder in folders]
+    pairs = _pairs(runs)
+    scores = [score for pair in pairs for score in (pair.found.teacher, pair.found.student)]
+    return templates.get_template("report.html").render(
+        runs=runs,
+        contest=_contest(runs),
+        pairs=pairs,
+        stages=list(dict.fromkeys(pair.stage for pair in pairs)),
+        low=min([0.0, *scores]),
+        high=max([1.0, *scores]),
+        config=_settings([run.folder.config for run in runs]),
+        environment=_settings([run.folder.environment for run in runs]),
+        style=style,
+        script=script,
+        policy=_policy(style, script),
+        version=version("trans-encoder"),
+        names=KINDS,
+        width=WIDTH,
+    )
+
+
+def _pairs(runs: Sequence[RunView]) -> list[ShownPair]:
+    shown = []
+    for run in runs:
+        several = len(run.dev_charts) > 1 or len(run.ridges) > 1
+        for found in run.disagreements(_PAIRS // len(runs)):
+            parts = [run.name if len(runs) > 1 else "", found.stage, found.member if several else ""]
+            shown.append(ShownPair(found, ", ".join(part for part in parts if part)))
+    return shown
+
+
+def _contest(runs: Sequence[RunView]) -> list[tuple[str, DotChart]]:
+    """Draw all runs on the test sets that they share, for each kind."""
+    if len(runs) < 2 or not all(run.comparisons for run in runs):
+        return []
+    first = [run.comparisons[0] for run in runs]
+    tests = [row.name for row in first[0].rows if all(row.name in [one.name for one in other.rows] for other in first)]
+    charts = []
+    for kind in first[0].kinds:
+        rows = []
+        for test in tests:
+            dots = []
+            for number, (run, comparison) in enumerate(zip(runs, first, strict=True)):
+                after = next(row for row in comparison.rows if row.name == test).after.get(kind)
+                if after:
+                    text = f"{test}, {run.name}: {after.score.value:.1f}"
+                    dots.append(Dot(f"run{number % 8}", after.score.value, after.score.low, after.score.high, text))
+            rows.append((test, dots))
+        if rows:
+            charts.append((kind, dot_chart(rows)))
+    return charts
+
+
+def _settings(contents: Sequence[Mapping[str, Any]]) -> list[Setting]:
+    columns = [dict(flat(content)) for content in contents]
+    keys = dict.fromkeys(key for column in columns for key in column)
+    return [Setting(key, [_plain(column.get(key)) for column in columns]) for key in keys]
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "not set"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _asset(templates: Environment, name: str) -> Markup:
+    return Markup(templates.get_template(name).render())  # our own files, no data in them
+
+
+def _policy(style: str, script: str) -> str:
+    """Allow this page's own style and script, by their hashes, and nothing else: no request, no injected code."""
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
+    return (
+        f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )

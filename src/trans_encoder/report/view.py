@@ -1,0 +1,190 @@
+"""Everything that the page says about one run."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby, pairwise
+from typing import Any
+
+from trans_encoder.report import labels
+from trans_encoder.report.charts import DevChart, RidgeChart, Scatter, dev_chart, ridge_chart, scatter
+from trans_encoder.report.folder import Checkpoint, RunFolder
+from trans_encoder.report.verdict import KINDS, Comparison, Headline, compare
+from trans_encoder.report.wording import duration
+
+_SCATTER_POINTS = 900
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A finished stage: how long it took, and its share of the longest."""
+
+    name: str
+    seconds: float
+    share: float
+
+    @property
+    def kind(self) -> str:
+        """The kind of encoder at work, if it can be told."""
+        return next((kind for kind in ("cross", "bi") if kind in re.split(r"[/.-]", self.name)), "start")
+
+
+@dataclass(frozen=True)
+class RunView:
+    """One run as the page shows it; what a run lacks is empty."""
+
+    folder: RunFolder
+
+    @property
+    def name(self) -> str:
+        """The run folder's name."""
+        return self.folder.name
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        """Before and after on every test set."""
+        return compare(self.folder.outcomes)
+
+    @cached_property
+    def headline(self) -> Headline:
+        """Whether it helped: by the test sets, else by the dev set."""
+        if self.comparisons:
+            return self.comparisons[0].headline
+        result = self.folder.result
+        if not result:
+            return Headline(0, "Not finished.", "This run has not chosen its models yet.")
+        helped = result["helped"].get("bi")
+        answer = {True: "Yes, on the dev set.", False: "No.", None: "Not known."}[helped]
+        hint = (
+            ""
+            if helped is None
+            else " The dev set also chose the models; only a test set can say how large the gain is."
+        )
+        return Headline({True: 1, False: -1, None: 0}[helped], answer, result["summary"] + hint)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the run wants its reader to know."""
+        return list(self.folder.result.get("notes", []))
+
+    @property
+    def chosen(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """The chosen models: member, kind, and where each came from."""
+        members = self.folder.result.get("members", {})
+        return [(name, kind, member[kind]) for name, member in members.items() for kind in KINDS if member.get(kind)]
+
+    @cached_property
+    def facts(self) -> list[str]:
+        """What kind of run it was, in a few words."""
+        config = self.folder.config
+        members = [member.get("name") or member.get("bi") for member in config.get("members", [])]
+        facts = ["self-distillation" if len(members) == 1 else f"mutual distillation, {len(members)} members"]
+        facts += [str(member) for member in members]
+        if self.folder.labels:
+            facts.append(f"{self.folder.labels[0].rows:,} pairs")
+        facts += [f"{config[key]} {word}" for key, word in (("cycles", "cycles"), ("strategy", "")) if key in config]
+        facts += [f"preset {config['preset']}"] if "preset" in config else []
+        return [fact.strip() for fact in facts] + ([duration(self.seconds)] if self.stages else [])
+
+    @property
+    def has_start(self) -> bool:
+        """Tell whether the dev charts show where members started."""
+        return bool(self.folder.start_scores)
+
+    @cached_property
+    def dev_charts(self) -> list[tuple[str, DevChart]]:
+        """The dev scores of each member."""
+        history, starts = self.folder.history, self.folder.start_scores
+        return [
+            (member, dev_chart([one for one in history if one.member == member], start=starts.get(member)))
+            for member in dict.fromkeys(checkpoint.member for checkpoint in history)
+        ]
+
+    @cached_property
+    def best_checkpoints(self) -> list[Checkpoint]:
+        """The best checkpoint of each training: the next teacher."""
+        trainings: dict[tuple[str, int, str], Checkpoint] = {}
+        for one in self.folder.history:
+            key = (one.member, one.cycle, one.kind)
+            if key not in trainings or one.score > trainings[key].score:
+                trainings[key] = one
+        return list(trainings.values())
+
+    @cached_property
+    def ridges(self) -> list[tuple[str, RidgeChart]]:
+        """How each teacher's labels are spread."""
+        low, high = self._score_range
+        found = labels.distributions(self.folder.labels, low=low, high=high)
+        by_teacher = groupby(sorted(found, key=lambda one: one.teacher), key=lambda one: one.teacher)
+        return [(teacher, ridge_chart(list(group), low=low, high=high)) for teacher, group in by_teacher]
+
+    @cached_property
+    def scatters(self) -> list[Scatter]:
+        """Each student's scores against the labels that it learnt from."""
+        low, high = self._score_range
+        charts = []
+        for teacher, student in pairwise(self.folder.labels):
+            if teacher.same_pairs(student):
+                label, score = teacher.column("score"), student.column("score")
+                rows = labels.sample_rows(len(label), size=_SCATTER_POINTS)
+                points = list(zip(label[rows].tolist(), score[rows].tolist(), strict=True))
+                axes = (f"label by {teacher.kind}", f"score of the {student.kind} it taught")
+                title, rho = f"cycle {teacher.cycle}: {teacher.kind} → {student.kind}", labels.correlation(label, score)
+                charts.append(scatter(points, low=low, high=high, title=title, axes=axes, rho=rho))
+        return charts
+
+    @cached_property
+    def agreements(self) -> list[tuple[str, list[labels.Agreement]]]:
+        """How far bi and cross agree, and the members."""
+        found = {
+            "between bi and cross": labels.kind_agreements(self.folder.labels),
+            "between members": labels.member_agreements(self.folder.labels),
+        }
+        return [(title, rows) for title, rows in found.items() if rows]
+
+    @cached_property
+    def stage_names(self) -> list[str]:
+        """The points at which labels were made."""
+        return [one.name for one in self.folder.labels]
+
+    @cached_property
+    def stage_correlations(self) -> list[list[float | None]]:
+        """How far the labels of every two points agree."""
+        return labels.stage_correlations(self.folder.labels)
+
+    def disagreements(self, limit: int) -> list[labels.Disagreement]:
+        """Return the pairs that students see otherwise than their teachers."""
+        return labels.disagreements(self.folder.labels, limit=limit)
+
+    @cached_property
+    def stages(self) -> list[Stage]:
+        """What took how long."""
+        seconds = {name: float(stage["seconds"]) for name, stage in self.folder.stages.items()}
+        longest = max(seconds.values(), default=0.0) or 1.0
+        return [Stage(name, time, time / longest) for name, time in seconds.items()]
+
+    @property
+    def peak_memory(self) -> int:
+        """The most memory that the run's process had, in bytes; 0 if not recorded."""
+        return max((stage.get("peak_memory_bytes") or 0 for stage in self.folder.stages.values()), default=0)
+
+    @property
+    def seconds(self) -> float:
+        """The time that all stages took."""
+        return sum(stage.seconds for stage in self.stages)
+
+    @cached_property
+    def _score_range(self) -> tuple[float, float]:
+        return labels.score_range(self.folder.labels)
+
+
+def flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield dotted keys and plain values of nested mappings and lists."""
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{key}.")
+        elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+            yield from flat({str(number): item for number, item in enumerate(value, start=1)}, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", ", ".join(map(str, value)) if isinstance(value, list) else value
