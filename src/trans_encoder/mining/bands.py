@@ -1,0 +1,50 @@
+"""How like each other the two sentences of a mined pair are: four bands and the mix of them."""
+
+from typing import Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from trans_encoder.errors import ConfigurationError
+
+Band = Literal["near", "middle", "far", "random"]
+RANKED: tuple[Band, ...] = ("near", "middle", "far")
+DEPTH = 1000
+"""The deepest rank at which a neighbour is taken."""
+
+
+class Mix(BaseModel):
+    """Shares of the bands among the mined pairs; they are divided by their sum.
+
+    In a search over more than 1000 sentences, near neighbours are at ranks 1-10, middle ones at 11-100 and far ones at
+    101-1000 (see `rank_limits`). A random pair joins any two sentences of the text.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    near: float = Field(default=0.4, ge=0)
+    """Share of near neighbours."""
+    middle: float = Field(default=0.2, ge=0)
+    """Share of neighbours further down."""
+    far: float = Field(default=0.2, ge=0)
+    """Share of distant neighbours: still related, barely alike."""
+    random: float = Field(default=0.2, ge=0)
+    """Share of random pairs."""
+
+    def counts(self, pairs: int) -> dict[Band, int]:
+        """Divide `pairs` among the bands."""
+        shares: dict[Band, float] = {"near": self.near, "middle": self.middle, "far": self.far, "random": self.random}
+        total = sum(shares.values())
+        if total <= 0:
+            raise ConfigurationError(
+                "the mix of near, middle, far and random pairs is all zero; give at least one share"
+            )
+        edges = np.rint(np.cumsum([0.0, *shares.values()]) / total * pairs).astype(int)
+        return {band: int(count) for band, count in zip(shares, np.diff(edges), strict=True)}
+
+
+def rank_limits(sentences: int) -> dict[Band, tuple[int, int]]:
+    """Return the slice of ranks that is each band: three parts of the ranks searched, each wider by the same factor."""
+    depth = min(DEPTH, max(sentences - 1, 0))
+    edges = [0, round(depth ** (1 / 3)), round(depth ** (2 / 3)), depth]
+    return {band: (edges[i], edges[i + 1]) for i, band in enumerate(RANKED)}

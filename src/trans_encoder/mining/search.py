@@ -1,0 +1,58 @@
+"""Neighbours of sentences within one shard: BM25 over words, or cosines of a bi-encoder."""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import bm25s
+import faiss
+import numpy as np
+import numpy.typing as npt
+
+from trans_encoder.encoders.bi import BiEncoder
+
+Method = Literal["lexical", "dense"]
+Positions = npt.NDArray[np.int64]
+
+# A word is a run of letters and digits; scripts written without spaces are split into characters.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+_WORD = rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+"
+
+
+class Searcher(Protocol):
+    """Ranks the sentences of a shard by their likeness to some of them."""
+
+    def search(self, queries: Positions, depth: int) -> Positions:
+        """Return the positions of the `depth` sentences nearest to each query, best first; -1 where there is none."""
+
+
+class LexicalSearcher:
+    """BM25 over the words of the sentences; only sentences that share a word are neighbours."""
+
+    def __init__(self, sentences: Sequence[str]) -> None:
+        """Index the sentences."""
+        tokenizer = bm25s.tokenization.Tokenizer(splitter=_WORD, stopwords=None)
+        self._words = tokenizer.tokenize(sentences, update_vocab=True, return_as="ids", show_progress=False)
+        self._index = bm25s.BM25()
+        self._index.index((self._words, tokenizer.get_vocab_dict()), show_progress=False)
+
+    def search(self, queries: Positions, depth: int) -> Positions:
+        """Rank by BM25."""
+        words = [self._words[query] for query in queries]
+        found, scores = self._index.retrieve(words, k=min(depth, len(self._words)), show_progress=False)
+        return np.where(scores > 0, found, -1).astype(np.int64)
+
+
+class DenseSearcher:
+    """Exact search by the cosine of a bi-encoder's embeddings."""
+
+    def __init__(self, sentences: Sequence[str], encoder: BiEncoder) -> None:
+        """Embed and index the sentences."""
+        self._embeddings = np.array(encoder.encode(sentences), dtype=np.float32)
+        faiss.normalize_L2(self._embeddings)
+        self._index = faiss.IndexFlatIP(self._embeddings.shape[1])
+        self._index.add(self._embeddings)
+
+    def search(self, queries: Positions, depth: int) -> Positions:
+        """Rank by cosine."""
+        _, found = self._index.search(self._embeddings[queries], min(depth, len(self._embeddings)))
+        return np.asarray(found, dtype=np.int64)
