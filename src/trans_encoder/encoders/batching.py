@@ -35,7 +35,10 @@ def epoch_batches(lengths: Integers, *, batch_size: int, seed: int, epoch: int, 
     if by_length:
         window = batch_size * _WINDOW_BATCHES
         order = np.concatenate(
-            [part[np.argsort(lengths[part], kind="stable")] for part in np.split(order, range(window, len(order), window))]
+            [
+                part[np.argsort(lengths[part], kind="stable")]
+                for part in np.split(order, range(window, len(order), window))
+            ]
         )
     batches = np.split(order, range(batch_size, len(order), batch_size))
     if by_length:

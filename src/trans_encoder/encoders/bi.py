@@ -38,7 +38,7 @@ class BiEncoder:
         """Wrap a loaded SentenceTransformer."""
         self.model = model
         self.name = name
-        prompt = model.prompts.get(model.default_prompt_name or "", "")
+        prompt = model.prompts.get(model.default_prompt_name or "") or ""
         prepare = (lambda texts: pc.binary_join_element_wise(prompt, texts, "")) if prompt else None
         self.tokeniser = PairTokeniser(model.tokenizer, prepare=prepare, key=prompt)
         self.layout = Layout.of(model.tokenizer, texts=1)
@@ -118,9 +118,9 @@ class BiEncoder:
             sentences, place = np.unique(index, return_inverse=True)
             embeddings = torch.from_numpy(self._embed(tokenised.tokens, sentences))
             unit = functional.normalize(embeddings, dim=1)
-            place = torch.from_numpy(place.reshape(index.shape))
+            places = torch.from_numpy(place.reshape(index.shape))
             for part in range(0, len(index), 65536):
-                left, right = place[part : part + 65536].unbind(1)
+                left, right = places[part : part + 65536].unbind(1)
                 cosines = (unit[left] * unit[right]).sum(dim=1)
                 scores[start + part : start + part + len(cosines)] = cosines.numpy()
         return scores
@@ -129,7 +129,10 @@ class BiEncoder:
         """Encode the given sentences, similar lengths together."""
         lengths = self._cut(tokens.lengths[sentences]) + self.layout.extra
         embeddings: Scores | None = None
-        with inference(self.model, self.device), progress(f"encoding with {self.name}", total=len(sentences)) as advance:
+        with (
+            inference(self.model, self.device),
+            progress(f"encoding with {self.name}", total=len(sentences)) as advance,
+        ):
             for rows in budget_batches(lengths, max_batch_tokens=_BATCH_TOKENS[self.device.type]):
                 batch = self._forward(self._inputs(tokens, sentences[rows])).float().cpu().numpy()
                 if embeddings is None:
@@ -153,7 +156,8 @@ class BiEncoder:
 
     def lengths(self, pairs: PairTokens) -> Integers:
         """Return how many tokens each pair costs."""
-        return (self._cut(pairs.tokens.lengths) + self.layout.extra)[pairs.index].sum(axis=1)
+        lengths: Integers = self._cut(pairs.tokens.lengths) + self.layout.extra
+        return lengths[pairs.index[:, 0]] + lengths[pairs.index[:, 1]]
 
     def collate(self, pairs: PairTokens, rows: Integers) -> dict[str, Any]:
         """Build one batch: each distinct sentence once, in groups of similar length, and which two make each pair."""
@@ -175,7 +179,7 @@ class BiEncoder:
 
 
 def _with_pooling(model: SentenceTransformer, mode: PoolingMode) -> SentenceTransformer:
-    body = model[0]
+    body: Any = model[0]
     pooling = Pooling(body.get_embedding_dimension(), pooling_mode=mode)
     rest = [module for module in list(model)[1:] if not isinstance(module, Pooling)]
     return SentenceTransformer(modules=[body, pooling, *rest], device=str(model.device))

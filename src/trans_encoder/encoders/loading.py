@@ -25,15 +25,19 @@ def checked_name(name: str | Path, *, trust_remote_code: bool) -> str:
             )
         return str(name)
     if not folder.is_dir():
-        raise ConfigurationError(f"model {name} is a file; give the folder that holds config.json and model.safetensors")
+        raise ConfigurationError(
+            f"model {name} is a file; give the folder that holds config.json and model.safetensors"
+        )
     if not any(folder.rglob("config.json")) and not (folder / "modules.json").exists():
         raise ConfigurationError(f"model folder {name} has no config.json; give a folder saved by save_pretrained")
     if not any(folder.rglob("*.safetensors")):
-        pickles = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in folder.rglob(pattern))
+        pickles = sorted(
+            path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in folder.rglob(pattern)
+        )
         found = f"only pickled weights ({', '.join(pickles)})" if pickles else "no weights"
         raise ConfigurationError(
             f"model folder {name} has {found}; trans-encoder loads safetensors only, because unpickling runs code. "
-            f"If you trust the folder, convert it once: python -c \"from transformers import AutoModel; "
+            f'If you trust the folder, convert it once: python -c "from transformers import AutoModel; '
             f"m = AutoModel.from_pretrained('{name}', use_safetensors=False); m.save_pretrained('{name}')\""
         )
     if not trust_remote_code and _wants_remote_code(folder):

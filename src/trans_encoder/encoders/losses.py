@@ -13,7 +13,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def bce(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Soft binary cross-entropy of logits (Eq. 2). Labels are clamped to [0, 1]: a negative cosine is no probability."""
+    """Soft binary cross-entropy of logits (Eq. 2), labels clamped to [0, 1]: a negative cosine is no probability."""
     return functional.binary_cross_entropy_with_logits(outputs, labels.clamp(0, 1), reduction="none")
 
 

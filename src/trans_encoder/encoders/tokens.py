@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -79,7 +79,7 @@ def tokenise(tokenizer: Any, sentences: pa.Array | pa.ChunkedArray, *, max_token
 class PairTokeniser:
     """Tokenises pair sets with one tokenizer and remembers the last few: labelling, training and dev share them."""
 
-    _remembered: OrderedDict[tuple[str, str, int], PairTokens] = OrderedDict()
+    _remembered: ClassVar[OrderedDict[tuple[str, str, int], PairTokens]] = OrderedDict()
 
     def __init__(self, tokenizer: Any, *, prepare: Callable[[pa.Array], pa.Array] | None = None, key: str = "") -> None:
         """Use `tokenizer` on texts that `prepare` (named by `key`) has changed, if given."""

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Sampler
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from trans_encoder.config import OptimisationPlan
 from trans_encoder.encoders.batching import epoch_batches
@@ -65,7 +65,7 @@ class Kept:
         return cls(**content, best_weights=weights)
 
 
-class EpochBatches(Sampler[Integers]):
+class EpochBatches(Sampler[list[Any]]):
     """The batches of an epoch, this process's share of each; the same seed and epoch give the same batches."""
 
     def __init__(self, lengths: Integers, *, plan: OptimisationPlan, seed: int, rank: int, world: int) -> None:
@@ -80,7 +80,7 @@ class EpochBatches(Sampler[Integers]):
     def __len__(self) -> int:
         return -(-len(self._lengths) // self._plan.batch_size)
 
-    def __iter__(self) -> Iterator[Integers]:
+    def __iter__(self) -> Iterator[list[Any]]:
         plan = self._plan
         batches = epoch_batches(
             self._lengths,
@@ -89,7 +89,7 @@ class EpochBatches(Sampler[Integers]):
             epoch=self._epoch,
             by_length=plan.group_by_length,
         )
-        yield from (batch[self._rank :: self._world] for batch in batches)
+        yield from (batch[self._rank :: self._world].tolist() for batch in batches)
 
 
 class _Loader(DataLoader[Any]):
@@ -106,12 +106,14 @@ class _Rows(torch.utils.data.Dataset[int]):
     def __len__(self) -> int:
         return self._count
 
-    def __getitems__(self, rows: Integers) -> Integers:
-        return rows
+    def __getitem__(self, row: int) -> int:
+        return row
 
 
 class StageTrainer(Trainer):
     """Trains one student in one stage."""
+
+    advance: Callable[[int], None]
 
     def __init__(
         self, student: "Encoder", objective: "Objective", *, plan: OptimisationPlan, options: "TrainingOptions"
@@ -121,43 +123,48 @@ class StageTrainer(Trainer):
         super().__init__(
             model=objective.module,
             args=_arguments(plan, options, device=student.device),
-            train_dataset=_Rows(len(objective.lengths)),
-            callbacks=[_Judging(self), _Bar(options.description)],
+            callbacks=[_EachStep(self)],
         )
+        self.remove_callback(PrinterCallback)
 
     def run(self) -> None:
         """Train from the last whole checkpoint, or from the start, to the end; then put the best weights back."""
         checkpoint = _last_whole_checkpoint(self._options.folder)
         if checkpoint is not None:
             self.kept = Kept.load(checkpoint)
-        self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        steps = self._plan.epochs * len(self._batches())
+        with progress(self._options.description, total=steps) as self.advance:
+            if checkpoint is not None:
+                self.advance(int(checkpoint.name.split("-")[1]))
+            self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         if self.kept.best_weights:
             self._student.model.load_state_dict(self.kept.best_weights)
         self._student.model.eval()
         self._student.model.zero_grad(set_to_none=True)
 
-    def get_train_dataloader(self) -> DataLoader[Any]:
-        """Return loader of this process's share of each batch; every process sees the same steps."""
-        args = self.args
-        batches = EpochBatches(
+    def _batches(self) -> EpochBatches:
+        return EpochBatches(
             self._objective.lengths,
             plan=self._plan,
             seed=self._options.seed,
-            rank=args.process_index,
-            world=args.world_size,
+            rank=self.args.process_index,
+            world=self.args.world_size,
         )
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Return a loader of this process's share of each batch; every process sees the same steps."""
         return _Loader(
-            self.train_dataset,
-            batch_sampler=batches,
+            _Rows(len(self._objective.lengths)),
+            batch_sampler=self._batches(),
             collate_fn=self._collate,
             # Its own generator: the loader must not draw from the stream that dropout draws from.
             generator=torch.Generator().manual_seed(self._options.seed),
         )
 
-    def _collate(self, rows: Integers) -> dict[str, Any]:
+    def _collate(self, rows: list[int]) -> dict[str, Any]:
         return self._objective.collate(np.asarray(rows))
 
-    def compute_loss(self, model: nn.Module, inputs: dict[str, Any], **_: Any) -> Tensor:
+    def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *_: Any, **__: Any) -> Tensor:
         """Return the mean loss of the whole batch, of which this process has a share."""
         losses: Tensor = model(**inputs)
         loss = losses.mean()
@@ -190,7 +197,7 @@ class StageTrainer(Trainer):
         """Save weights as safetensors and nothing pickled beside them."""
         folder = Path(output_dir or str(self.args.output_dir))
         folder.mkdir(parents=True, exist_ok=True)
-        weights = state_dict if state_dict is not None else self.model.state_dict()
+        weights = state_dict if state_dict is not None else self._objective.module.state_dict()
         save_file({name: weight.contiguous() for name, weight in weights.items()}, folder / "model.safetensors")
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
@@ -229,37 +236,22 @@ def _arguments(plan: OptimisationPlan, options: "TrainingOptions", *, device: to
     return arguments
 
 
-class _Judging(TrainerCallback):
+class _EachStep(TrainerCallback):
     """Judges before a checkpoint is written, so that a continued run need not judge again."""
 
     def __init__(self, trainer: StageTrainer) -> None:
         self._trainer = trainer
 
     def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        self, _: TrainingArguments, state: TrainerState, control: TrainerControl, **__: Any
     ) -> TrainerControl:
         plan, step = self._trainer._plan, state.global_step
+        self._trainer.advance(1)
         epoch_steps = state.max_steps // plan.epochs
         if step % plan.dev_steps == 0 or step % epoch_steps == 0:
             self._trainer.judge(step=step, epoch=float(state.epoch or 0))
         control.should_save = step % plan.checkpoint_steps == 0 and step < state.max_steps
         return control
-
-
-class _Bar(TrainerCallback):
-    def __init__(self, description: str) -> None:
-        self._description = description
-
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self._context = progress(self._description, total=state.max_steps)
-        self._advance = self._context.__enter__()
-        self._advance(state.global_step)
-
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self._advance(1)
-
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self._context.__exit__(None, None, None)
 
 
 def _last_whole_checkpoint(folder: Path) -> Path | None:

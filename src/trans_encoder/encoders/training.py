@@ -89,7 +89,7 @@ class Imitation:
     def __init__(self, student: Encoder, labelled: PairSet, *, plan: TrainingPlan, both_orders: bool) -> None:
         """Tokenise the pairs; both orders of a pair share its tokens and its label."""
         student.model.max_seq_length = plan.max_tokens
-        self.module = _Imitator(student, plan.loss)
+        self.module: nn.Module = _Imitator(student, plan.loss)
         self._student = student
         pairs = student.tokeniser(labelled, max_tokens=plan.max_tokens)
         labels = np.asarray(labelled.scores, dtype=np.float32)

@@ -1,0 +1,82 @@
+"""Tokenising once gives exactly what the tokenizer gives for every input."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from conftest import FAMILIES
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
+from trans_encoder.encoders.batching import assemble, budget_batches, epoch_batches, split_by_length
+from trans_encoder.encoders.tokens import Layout, PairTokeniser, longest_first, tokenise
+from transformers import AutoTokenizer
+
+LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=300).map(np.array)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("max_tokens", [8, 21, 64])
+def test_inputs_equal_the_tokenizers_own(tiny_model, pairs, family, max_tokens):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model(family))
+    first, second = pairs.sentence1.to_pylist()[:20], pairs.sentence2.to_pylist()[:20]
+    second[0] = "boat"
+    first[1] = " ".join(first)
+    tokens = [tokenise(tokenizer, pa.array(texts), max_tokens=512) for texts in (first, second)]
+    single, pair = Layout.of(tokenizer, texts=1), Layout.of(tokenizer, texts=2)
+    cut = longest_first(tokens[0].lengths, tokens[1].lengths, room=max_tokens - pair.extra)
+    ours = [
+        assemble([[tokens[0][i][: max_tokens - single.extra]] for i in range(20)], single),
+        assemble([[tokens[0][i][: cut[0][i]], tokens[1][i][: cut[1][i]]] for i in range(20)], pair),
+    ]
+    options = {"truncation": True, "max_length": max_tokens, "padding": True, "return_tensors": "pt"}
+    theirs = [tokenizer(first, **options), tokenizer(first, second, **options)]
+    for own, expected in zip(ours, theirs, strict=True):
+        assert own.keys() == expected.keys()
+        assert all(torch.equal(own[name], expected[name]) for name in own)
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 50))
+def test_longest_first_truncates_as_fast_tokenizers_do(first, second, room):
+    tokenizer = Tokenizer(models.WordLevel({"w": 0}, unk_token="w"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.enable_truncation(room, strategy="longest_first")
+    kept = tokenizer.encode("w " * first, "w " * second).sequence_ids
+    ours = longest_first(np.array([first]), np.array([second]), room=room)
+    assert [int(length[0]) for length in ours] == [kept.count(0), kept.count(1)]
+
+
+def test_a_pair_set_is_tokenised_once(bert, pairs):
+    tokeniser = PairTokeniser(AutoTokenizer.from_pretrained(bert))
+    assert tokeniser(pairs, max_tokens=32) is PairTokeniser(AutoTokenizer.from_pretrained(bert))(pairs, max_tokens=64)
+
+
+@given(LENGTHS, st.integers(16, 512))
+def test_budget_batches_hold_each_input_once_within_the_budget(lengths, budget):
+    batches = list(budget_batches(lengths, max_batch_tokens=budget))
+    assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
+    assert all(len(batch) == 1 or len(batch) * lengths[batch].max() <= budget for batch in batches)
+
+
+@given(LENGTHS, st.integers(1, 16), st.booleans())
+def test_an_epoch_holds_each_example_once_in_full_batches(lengths, batch_size, by_length):
+    batches = epoch_batches(lengths, batch_size=batch_size, seed=3, epoch=1, by_length=by_length)
+    assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
+    assert all(len(batch) == batch_size for batch in batches[:-1])
+
+
+def test_batches_of_similar_length_pad_little_and_still_vary():
+    lengths = np.random.default_rng(0).integers(4, 60, size=4000)
+
+    def batches(epoch: int) -> list[np.ndarray]:
+        return epoch_batches(lengths, batch_size=32, seed=0, epoch=epoch, by_length=True)
+
+    computed = sum(len(batch) * lengths[batch].max() for batch in batches(0))
+    assert computed < 1.1 * lengths.sum()
+    assert [batch.tolist() for batch in batches(0)] == [batch.tolist() for batch in batches(0)]
+    assert {frozenset(batch.tolist()) for batch in batches(0)}.isdisjoint(frozenset(b.tolist()) for b in batches(1))
+
+
+@given(LENGTHS)
+def test_groups_of_a_batch_hold_each_input_once(lengths):
+    assert sorted(np.concatenate(split_by_length(lengths))) == list(range(len(lengths)))

@@ -1,0 +1,156 @@
+"""Training: shortcuts give what the plain way gives, the best checkpoint is kept, a killed training continues exactly."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from trans_encoder.config import TrainingPlan
+from trans_encoder.encoders import BiEncoder, CrossEncoder
+from trans_encoder.encoders.losses import LOSSES
+from trans_encoder.encoders.training import Imitation, TrainingOptions, train
+from trans_encoder.errors import DataError, RunError
+from trans_encoder.evaluation.metrics import spearman
+
+ENCODERS = {"bi": BiEncoder, "cross": CrossEncoder}
+PLAN = TrainingPlan(
+    loss="mse", batch_size=16, epochs=2, learning_rate=1e-3, max_tokens=32, dev_steps=4, checkpoint_steps=3
+)
+
+
+def labelled(pairs, seed=0):
+    return pairs.with_scores(np.random.default_rng(seed).random(len(pairs)))
+
+
+def weights(encoder) -> dict[str, torch.Tensor]:
+    return {name: weight.clone() for name, weight in encoder.model.state_dict().items()}
+
+
+def same(left, right) -> bool:
+    return all(torch.equal(left[name], right[name]) for name in left)
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_a_batch_gives_the_loss_of_the_plain_way(request, pairs, kind, family):
+    student = ENCODERS[kind].load(request.getfixturevalue(family))
+    student.model.eval()
+    data = labelled(pairs)
+    objective = Imitation(student, data, plan=PLAN, both_orders=False)
+    rows = np.arange(0, len(pairs), 3)
+    with torch.no_grad():
+        ours = objective.module(**objective.collate(rows)).mean()
+    first, second = ([texts[i] for i in rows] for texts in (pairs.sentence1.to_pylist(), pairs.sentence2.to_pylist()))
+    if kind == "bi":
+        left, right = (student.model.encode(texts, convert_to_tensor=True) for texts in (first, second))
+        outputs = torch.cosine_similarity(left, right)
+    else:
+        outputs = student.model.predict(
+            list(zip(first, second, strict=True)), activation_fn=torch.nn.Identity(), convert_to_tensor=True
+        )
+    plain = LOSSES["mse"](outputs, torch.tensor(np.asarray(data.scores)[rows], dtype=torch.float32)).mean()
+    assert ours.item() == pytest.approx(plain.item(), abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_both_orders_are_seen_with_one_label(bert, pairs, kind):
+    student = ENCODERS[kind].load(bert)
+    objective = Imitation(student, labelled(pairs), plan=PLAN, both_orders=True)
+    assert len(objective.lengths) == 2 * len(pairs)
+    batch = objective.collate(np.array([5, 5 + len(pairs)]))
+    assert batch["labels"][0] == batch["labels"][1]
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_a_killed_training_continues_to_the_same_weights(bert, pairs, dev, tmp_path, kind):
+    def judge(encoder) -> float:
+        return spearman(encoder.score(dev), dev.scores)
+
+    whole = train(
+        ENCODERS[kind].load(bert),
+        labelled(pairs),
+        plan=PLAN,
+        options=TrainingOptions(folder=tmp_path / "whole", judge=judge, seed=5),
+    )
+    for kill_at in (1, 2, 3, 4):
+        calls = []
+
+        def killing(encoder, kill_at=kill_at, calls=calls) -> float:
+            calls.append(1)
+            if len(calls) == kill_at:
+                raise KeyboardInterrupt
+            return judge(encoder)
+
+        options = TrainingOptions(folder=tmp_path / f"killed-{kill_at}", judge=killing, seed=5)
+        with pytest.raises(KeyboardInterrupt):
+            train(ENCODERS[kind].load(bert), labelled(pairs), plan=PLAN, options=options)
+        resumed = train(ENCODERS[kind].load(bert), labelled(pairs), plan=PLAN, options=replace(options, judge=judge))
+        assert resumed.history == whole.history
+        assert (resumed.best_step, resumed.best_score) == (whole.best_step, whole.best_score)
+        assert same(weights(resumed.encoder), weights(whole.encoder))
+
+
+def test_a_cut_off_checkpoint_is_passed_over(bert, pairs, tmp_path):
+    def interrupt(_) -> float:
+        raise KeyboardInterrupt
+
+    options = TrainingOptions(folder=tmp_path / "run", judge=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        train(BiEncoder.load(bert), labelled(pairs), plan=PLAN, options=options)
+    (checkpoint,) = (tmp_path / "run").glob("checkpoint-*")
+    (checkpoint / "kept.json").unlink()
+    (checkpoint / "model.safetensors").write_bytes(b"half")
+    train(BiEncoder.load(bert), labelled(pairs), plan=PLAN, options=replace(options, judge=None))
+
+
+def test_the_best_checkpoint_is_kept_and_only_a_strictly_better_one_replaces_it(bert, pairs, tmp_path):
+    scores = iter([1.0, 3.0, 3.0, 2.0, 2.5, 0.0])
+    seen = []
+
+    def judge(encoder) -> float:
+        seen.append(weights(encoder))
+        return next(scores)
+
+    result = train(
+        BiEncoder.load(bert), labelled(pairs), plan=PLAN, options=TrainingOptions(folder=tmp_path, judge=judge)
+    )
+    assert [moment.step for moment in result.history] == [4, 6, 8, 12]
+    assert (result.best_step, result.best_score) == (6, 3.0)
+    assert same(weights(result.encoder), seen[1])
+
+
+def test_without_a_judge_the_last_weights_are_kept(bert, pairs, tmp_path):
+    result = train(BiEncoder.load(bert), labelled(pairs), plan=PLAN, options=TrainingOptions(folder=tmp_path))
+    assert result.best_step == 12
+    assert result.best_score is None
+    assert result.history[-1].loss < result.history[0].loss
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_remedy(bert, pairs, tmp_path):
+    student = BiEncoder.load(bert)
+    with torch.no_grad():
+        next(student.model.parameters()).fill_(float("nan"))
+    options = TrainingOptions(folder=tmp_path, description="cycle 1, tiny, bi")
+    with pytest.raises(RunError, match=r"cycle 1, tiny, bi.*step 1.*learning rate"):
+        train(student, labelled(pairs), plan=PLAN, options=options)
+
+
+def test_pairs_without_labels_are_refused(bert, pairs, tmp_path):
+    with pytest.raises(DataError, match="label"):
+        train(BiEncoder.load(bert), pairs, plan=PLAN, options=TrainingOptions(folder=Path(tmp_path)))
+
+
+def test_bce_takes_negative_cosines_as_zero():
+    outputs = torch.tensor([0.3, -0.2])
+    assert torch.equal(
+        LOSSES["bce"](outputs, torch.tensor([-0.4, 1.2])), LOSSES["bce"](outputs, torch.tensor([0.0, 1]))
+    )
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_are_least_where_the_student_says_the_label(name):
+    outputs = torch.linspace(-4, 4, 801)
+    label = torch.tensor(0.7)
+    target = torch.logit(label) if name == "bce" else label
+    assert outputs[LOSSES[name](outputs, label.expand(801)).argmin()] == pytest.approx(target.item(), abs=0.02)
