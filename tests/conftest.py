@@ -5,7 +5,9 @@ import os
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+import gc
 import logging
+import string
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -15,8 +17,9 @@ import pytest
 import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from trans_encoder.data.pairs import PairSet
 from transformers import PreTrainedTokenizerFast
+
+from trans_encoder.data.pairs import PairSet
 
 torch.set_num_threads(1)
 transformers.utils.logging.set_verbosity_error()
@@ -81,14 +84,17 @@ def dev() -> PairSet:
 
 
 def wordpiece(texts: list[str]) -> PreTrainedTokenizerFast:
-    """Train a lower-casing WordPiece tokenizer in BERT's layout."""
+    """Make a lower-casing WordPiece tokenizer in BERT's layout: every word and, for unknown ones, every letter."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    letters = [*string.ascii_lowercase, *string.digits, *string.punctuation]
+    known = sorted({word for text in texts for word in text.split()} - set(letters))
+    tokens = [*special, *letters, *(f"##{letter}" for letter in letters), *known]
+    # Not trained: the trainer breaks ties at random, and tests want the same tokenizer in every process.
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(vocab_size=400, special_tokens=special, show_progress=False)
-    tokenizer.train_from_iterator(texts, trainer)
-    ends = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+    ends = [(token, vocabulary[token]) for token in ("[CLS]", "[SEP]")]
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
     )
@@ -167,6 +173,10 @@ TinyModel = Callable[..., Path]
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory, sentences: list[str]) -> TinyModel:
     """Return a function that builds a tiny PLM of a family, once: `tiny_model("bert", width=32)`."""
+    import trans_encoder.encoders.training  # noqa: F401
+
+    # The trainer collects garbage after every training; let it pass over what the imports have brought.
+    gc.freeze()
     root = tmp_path_factory.mktemp("models")
     trained = {True: wordpiece(sentences), False: byte_level_bpe(sentences)}
 

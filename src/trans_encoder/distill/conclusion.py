@@ -113,7 +113,9 @@ class Conclude:
         means = self._means(kind)
         name = f"{kind}-encoder" + ("s" if len(self.results) > 1 else "")
         if means is None or self.judge is None:
-            return f"The last {name} were kept: without a dev set it is not known whether they are better."
+            return (
+                f"The {kind}-encoder of the last cycle was kept: without a dev set nobody knows whether it is better."
+            )
         before, after = means
         if kind == "bi" and all(result.bi.cycle == 0 for result in self.results.values()):
             start = f"the start ({self.judge.name} {before:.2f} on dev)"

@@ -6,6 +6,7 @@ every file of it has the size and checksum that it had when it was made; otherwi
 
 import json
 import logging
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from time import perf_counter
 from typing import Any, Self
 
 from filelock import FileLock, Timeout
+from safetensors import SafetensorError
 
 from trans_encoder.config import differences
 from trans_encoder.errors import RunError
@@ -87,8 +89,8 @@ class RunFolder:
             raise RunError(f"{path} is a file; give a folder for the run (--out)")
         if path.is_dir() and any(path.iterdir()) and not (path / CONFIG).exists() and not (path / LOCK).exists():
             raise RunError(f"{path} is not empty and is no run folder; give a new folder for the run (--out)")
-        path.mkdir(parents=True, exist_ok=True)
         try:
+            path.mkdir(parents=True, exist_ok=True)
             with FileLock(path / LOCK, timeout=0):
                 folder = cls(path, engine, advance)
                 folder._begin(config, origin)
@@ -97,6 +99,14 @@ class RunFolder:
             raise RunError(
                 f"another process is working in {path}; wait until it ends, or give another folder (--out)"
             ) from None
+        except (OSError, SafetensorError, RuntimeError) as error:
+            reason = _storage_reason(error)
+            if reason is None:
+                raise
+            raise RunError(
+                f"cannot write to {path}: {reason}; what is finished is kept. "
+                f"Make room or mend the folder, then the same command continues"
+            ) from error
 
     def _begin(self, config: Mapping[str, Any], origin: Mapping[str, Any]) -> None:
         manifest = _read(self.path / MANIFEST)
@@ -160,6 +170,14 @@ class RunFolder:
 
     def _save(self) -> None:
         write_json(self.path / MANIFEST, {"version": 1, "origin": self._origin, "stages": self._stages})
+
+
+def _storage_reason(error: Exception) -> str | None:
+    """Return what is wrong with the storage, if that is what the error is about."""
+    if isinstance(error, OSError):
+        return error.strerror if error.errno is not None else None
+    # safetensors and torch.save wrap the system's error in their own.
+    return str(error) if re.search(r"os error \d|PytorchStreamWriter|inline_container", str(error)) else None
 
 
 def _is_whole(path: Path, known: Mapping[str, Any]) -> bool:

@@ -1,0 +1,98 @@
+"""The team: what members start from, and where their PLMs are found."""
+
+import pytest
+
+from trans_encoder.config import MemberConfig, make_config
+from trans_encoder.distill.team import assemble, base_model, find_plm, resolve_members
+from trans_encoder.encoders import BiEncoder, CrossEncoder
+from trans_encoder.errors import RunError
+
+
+def card(folder, base):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "README.md").write_text(f"---\nbase_model: {base}\n---\n# A model\n", encoding="utf-8")
+    return folder
+
+
+def test_a_given_plm_is_taken():
+    assert find_plm(MemberConfig(bi="a/b", plm="c/d")) == ("c/d", None)
+
+
+@pytest.mark.parametrize(
+    ("bi", "plm", "pooling"),
+    [
+        ("princeton-nlp/unsup-simcse-bert-base-uncased", "google-bert/bert-base-uncased", "cls"),
+        ("princeton-nlp/unsup-simcse-roberta-large", "FacebookAI/roberta-large", "cls"),
+        ("cambridgeltl/mirror-roberta-base-sentence-drophead", "FacebookAI/roberta-base", "cls"),
+        ("Contrastive-Tension/BERT-Base-CT", "google-bert/bert-base-uncased", "mean"),
+        ("johngiorgi/declutr-base", "FacebookAI/roberta-base", "mean"),
+        ("sentence-transformers/all-MiniLM-L6-v2", "nreimers/MiniLM-L6-H384-uncased", None),
+    ],
+)
+def test_the_papers_checkpoints_are_known(bi, plm, pooling):
+    config, notes = resolve_members(make_config([bi]))
+    assert (config.members[0].plm, config.members[0].pooling, notes) == (plm, pooling, [])
+    assert resolve_members(make_config([{"bi": bi, "pooling": "mean"}]))[0].members[0].pooling == "mean"
+
+
+def test_an_unknown_start_is_its_own_plm_and_the_run_says_so(bert):
+    config, notes = resolve_members(make_config([str(bert)]))
+    assert config.members[0].plm == str(bert)
+    assert notes[0].startswith("bert-32: the PLM of")
+    assert f"give {bert}=PLM" in notes[0]
+
+
+def test_the_card_of_a_local_folder_is_quoted_but_fetches_nothing(tmp_path):
+    folder = str(card(tmp_path / "model", "google-bert/bert-base-uncased"))
+    origin = find_plm(MemberConfig(bi=folder))
+    assert origin.plm == folder
+    assert f"Give {folder}=google-bert/bert-base-uncased" in (origin.note or "")
+
+
+@pytest.mark.parametrize(
+    ("named", "found"),
+    [
+        ("org/plm", "org/plm"),
+        ("[org/plm]", "org/plm"),
+        ("[org/plm, org/other]", None),
+        ("/etc/passwd", None),
+        ("../../secret", None),
+        ("3", None),
+        ("{a: b}", None),
+        ("'unfinished", None),
+    ],
+)
+def test_only_a_plain_hub_name_counts_as_base_model(tmp_path, named, found):
+    assert base_model(str(card(tmp_path / "model", named))) == found
+
+
+def test_a_hub_model_without_a_card_has_no_base_model():
+    assert base_model("nobody/has-this-model") is None
+
+
+def test_members_are_immutable_and_load_what_they_name(bert, roberta):
+    config, _ = resolve_members(make_config([f"{bert}={roberta}"], overrides={"device": "cpu"}))
+    (member,) = assemble(config)
+    assert isinstance(member.bi.load(), BiEncoder)
+    cross = member.plm.load_cross(seed=1)
+    assert isinstance(cross, CrossEncoder)
+    assert (member.bi.load().max_tokens, cross.max_tokens) == (config.bi.max_tokens, config.cross.max_tokens)
+    with pytest.raises(RunError, match="no cross-encoder yet"):
+        member.teacher("cross")
+    taught = member.with_cross(member.plm)
+    assert (taught.teacher("cross"), member.cross) == (member.plm, None)
+    assert taught.with_bi(member.plm).start == member.start
+
+
+def test_a_fingerprint_changes_with_the_weights(tmp_path, tiny_model):
+    import shutil
+
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_model("bert"), folder)
+    (member,) = assemble(make_config([str(folder)]))
+    before = member.start.fingerprint()
+    assert "model.safetensors" in before
+    weights = bytearray((folder / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (folder / "model.safetensors").write_bytes(weights)
+    assert member.start.fingerprint() != before
