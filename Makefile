@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format demo constraints clean
+.PHONY: help setup test lint format demo bench constraints clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -33,6 +33,9 @@ format: $(READY) ## Format the code and mend what can be mended
 
 demo: $(READY) ## Train two models from plain text, offline, in a few minutes
 	$(BIN)/trans-encoder demo $(if $(MODEL),--model $(MODEL))
+
+bench: $(READY) ## Time a cycle against the published procedure: BENCH_ARGS="--model M --data-dir D"
+	$(BIN)/python benchmarks/cycle.py $(BENCH_ARGS)
 
 constraints: $(READY) ## Pin what is installed now in constraints.txt
 	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > constraints.txt

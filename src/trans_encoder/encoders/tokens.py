@@ -100,6 +100,11 @@ class PairTokeniser:
         self._remembered.move_to_end(key)
         return self._remembered[key]
 
+    @classmethod
+    def forget(cls) -> None:
+        """Drop what is remembered."""
+        cls._remembered.clear()
+
 
 def fingerprint(tokenizer: Any) -> str:
     """Return a hash of everything that decides a tokenizer's output."""
