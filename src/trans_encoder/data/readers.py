@@ -21,7 +21,7 @@ from trans_encoder.data.records import BROKEN_UTF8, Record, arrow_batches, line_
 from trans_encoder.data.report import ReadReport, Tally
 from trans_encoder.data.screening import PAIR_SCHEMA, Rows, as_scores, as_texts, pair_rows, screen
 from trans_encoder.data.sources import expand, file_format
-from trans_encoder.data.storage import SLICE_ROWS, spool
+from trans_encoder.data.storage import spool
 from trans_encoder.errors import DataError
 
 FORMATS = {
@@ -33,6 +33,7 @@ FORMATS = {
     ".parquet": "parquet",
     ".arrow": "arrow",
 }
+_RECORDS = 1 << 13  # Python objects held at a time: few enough to stay in the processor's cache
 
 
 def read_pairs(
@@ -95,9 +96,20 @@ def arrow_rows(batches: Iterable[pa.RecordBatch], *, select: Select, tally: Tall
 
 
 def _record_rows(records: Iterator[Record], tally: Tally) -> Iterator[Rows]:
-    pairs = _typed(records, tally)
-    while part := list(islice(pairs, SLICE_ROWS)):
-        yield pair_rows(*zip(*part, strict=True))
+    while part := list(islice(records, _RECORDS)):
+        try:
+            yield _plain_rows(part)
+        except (TypeError, ValueError, OverflowError, pa.ArrowException):
+            # Something in this batch is missing or of the wrong type: look at each value.
+            if typed := list(_typed(part, tally)):
+                yield pair_rows(*zip(*typed, strict=True))
+
+
+def _plain_rows(records: Sequence[Record]) -> Rows:
+    lines, values = zip(*records, strict=True)
+    first, second, scores = zip(*values, strict=True)
+    numbers = scores if scores.count(None) == len(scores) else [float(score) for score in scores]
+    return pair_rows(lines, first, second, numbers)
 
 
 def _typed(records: Iterable[Record], tally: Tally) -> Iterator[tuple[int, str | None, str | None, float | None]]:

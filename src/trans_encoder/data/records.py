@@ -155,15 +155,17 @@ def _delimited_records(
         elif indices is None:
             if isinstance(fields, str):
                 raise ColumnError(f"line {number}, the header, cannot be used: {fields}")
-            width = len(fields)
-            indices = [None if name is None else fields.index(name) for name in select(fields)]
+            width, indices = len(fields), [None if name is None else fields.index(name) for name in select(fields)]
         elif isinstance(fields, str):
             tally.reject([number], fields)
-        elif len(fields) != (width := width or len(fields)):
+        elif len(fields) == width:
+            yield number, [None if index is None else fields[index] for index in indices]
+        elif width:
             tally.reject([number], f"{len(fields)} fields, expected {width}")
-        elif any(index is not None and index >= width for index in indices):
-            raise ColumnError(f"line {number} has {width} fields, fewer than the columns that were given")
         else:
+            width = len(fields)
+            if width <= max(index or 0 for index in indices):
+                raise ColumnError(f"line {number} has {width} fields, fewer than the columns that were given")
             yield number, [None if index is None else fields[index] for index in indices]
 
 

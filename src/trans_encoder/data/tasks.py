@@ -142,8 +142,7 @@ def load_task(name: str, *, data_dir: str | Path | None = None, inductive: bool 
         raise ConfigurationError(f"unknown task {name!r}; expected one of {', '.join(TASKS)}, or files of your own")
     declared, source = TASKS[name], _Folder(Path(data_dir)) if data_dir is not None else _Hub()
     tests = {test: TestSet(test, source.load(f"{test}/test")) for test in declared.tests}
-    parts = [_load_pool(split, source) for split in declared.pool]
-    pool = reduce(PairSet.concat, parts).deduplicated(swapped=False)
+    pool = _combined([_load_pool(split, source) for split in declared.pool])
     if inductive:
         pool = reduce(PairSet.without, (test.pairs for test in tests.values()), pool)
     return Task(
@@ -201,5 +200,10 @@ def _load_pool(split: str, source: _Folder | _Hub) -> PairSet:
     alternatives = split.split("|")
     found = next((name for name in alternatives if source.has(name)), alternatives[0])
     if found == "sts_pool/train" and not source.has(found):
-        return reduce(PairSet.concat, (_load_pool(part, source) for part in _STS_POOL))
+        return _combined([_load_pool(part, source) for part in _STS_POOL])
     return source.load(found, columns=("sentence1", "sentence2")).without_scores()
+
+
+def _combined(parts: list[PairSet]) -> PairSet:
+    """Return the pairs of all parts, each once in each order; a single part is left as it was published."""
+    return parts[0] if len(parts) == 1 else reduce(PairSet.concat, parts).deduplicated(swapped=False)
