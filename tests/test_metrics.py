@@ -18,6 +18,7 @@ def test_spearman_is_the_correlation_of_ranks():
 def test_auc_counts_ordered_pairs_of_classes():
     # positives 0.8 and 0.4, negatives 0.3 and 0.5: 3 of 4 comparisons are right
     assert auc([0.8, 0.4, 0.3, 0.5], [1, 1, 0, 0]) == pytest.approx(75.0)
+    assert auc([0.8, 0.4, 0.3, 0.5], [5, 5, 2, 2]) == pytest.approx(75.0)
     assert auc([0.5, 0.5], [1, 0]) == pytest.approx(50.0)
 
 
@@ -38,8 +39,8 @@ def test_monotone_rescaling_changes_nothing(values, random):
         (spearman, [0.1, float("nan")], [1, 2], "1 of 2 scores are not finite numbers, the first at pair 2"),
         (spearman, [0.1], [1], "at least two labelled pairs, got 1"),
         (spearman, [0.1, 0.2], [1, 2, 3], r"shapes \(2,\) and \(3,\)"),
-        (auc, [0.1, 0.2], [1, 1], "all 2 gold labels are 1, AUC needs both"),
-        (auc, [0.1, 0.2, 0.3], [0, 0.5, 1], "AUC needs gold of 0 and 1, got 0, 0.5, 1; use the metric spearman"),
+        (auc, [0.1, 0.2], [1, 1], "exactly two values, got 1; give labels of both classes"),
+        (auc, [0.1, 0.2, 0.3], [0, 0.5, 1], "exactly two values, got 0, 0.5, 1; use the metric spearman"),
         (auc, [0.1, 0.2], [0, float("inf")], "1 of 2 gold labels are not finite"),
     ],
 )

@@ -27,16 +27,15 @@ def spearman(scores: npt.ArrayLike, gold: npt.ArrayLike) -> float:
 
 
 def auc(scores: npt.ArrayLike, gold: npt.ArrayLike) -> float:
-    """Return the area under the ROC curve of `scores` for the 0/1 classes in `gold`, x100."""
+    """Return the area under the ROC curve of `scores` for the two values of `gold`, the larger one positive, x100."""
     from sklearn.metrics import roc_auc_score
 
     predicted, expected = _checked(scores, gold)
     classes = np.unique(expected)
-    if not np.isin(classes, (0.0, 1.0)).all():
-        raise DataError(f"AUC needs gold of 0 and 1, got {_listed(classes)}; use the metric spearman for graded scores")
-    if len(classes) < 2:
-        raise DataError(f"all {len(expected)} gold labels are {classes[0]:g}, AUC needs both; give a file with 0 and 1")
-    return float(roc_auc_score(expected, predicted)) * 100
+    if len(classes) != 2:
+        remedy = "give labels of both classes" if len(classes) == 1 else "use the metric spearman for graded scores"
+        raise DataError(f"AUC needs gold labels of exactly two values, got {_listed(classes)}; {remedy}")
+    return float(roc_auc_score(expected == classes[1], predicted)) * 100
 
 
 def _checked(scores: npt.ArrayLike, gold: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

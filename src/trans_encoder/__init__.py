@@ -1,0 +1,62 @@
+"""trans-encoder: a bi-encoder and a cross-encoder that teach each other, from unlabelled text.
+
+The public names are loaded when they are first used, so that `import trans_encoder` and the command line start fast.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trans_encoder.data.pairs import PairSet
+    from trans_encoder.data.tasks import Task, TestSet, load_task
+    from trans_encoder.distill.labels import PseudoLabels, label
+    from trans_encoder.distill.run import Result, distil
+    from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
+    from trans_encoder.errors import TransEncoderError
+    from trans_encoder.evaluation.evaluate import Evaluation, evaluate
+    from trans_encoder.exporting import export
+
+__version__ = version("trans-encoder")
+
+_HOMES = {
+    "BiEncoder": "encoders",
+    "CrossEncoder": "encoders",
+    "Evaluation": "evaluation.evaluate",
+    "PairSet": "data.pairs",
+    "PseudoLabels": "distill.labels",
+    "Result": "distill.run",
+    "Task": "data.tasks",
+    "TestSet": "data.tasks",
+    "TransEncoderError": "errors",
+    "distil": "distill.run",
+    "evaluate": "evaluation.evaluate",
+    "export": "exporting",
+    "label": "distill.labels",
+    "load_encoder": "encoders",
+    "load_task": "data.tasks",
+}
+
+__all__ = [
+    "BiEncoder",
+    "CrossEncoder",
+    "Evaluation",
+    "PairSet",
+    "PseudoLabels",
+    "Result",
+    "Task",
+    "TestSet",
+    "TransEncoderError",
+    "distil",
+    "evaluate",
+    "export",
+    "label",
+    "load_encoder",
+    "load_task",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,97 @@
+"""Evaluation of bi-encoders, cross-encoders and ensembles of either, as in the paper."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.tasks import Task, TestSet
+from trans_encoder.encoders import Encoder, load_encoder
+from trans_encoder.errors import ConfigurationError, DataError
+from trans_encoder.evaluation.metrics import auc, spearman
+
+Model = Encoder | str | Path
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How well one model, or an ensemble, ranks the pairs of each test set."""
+
+    task: str
+    """Name of the task, or of its only test set."""
+    models: tuple[str, ...]
+    """Each model as `name (kind)`; more than one is an ensemble."""
+    scores: dict[str, float]
+    """Spearman's rho or AUC of each test set, x100."""
+    counts: dict[str, int]
+    """Pairs in each test set."""
+
+    @property
+    def average(self) -> float:
+        """The plain mean over the test sets."""
+        return sum(self.scores.values()) / len(self.scores)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the evaluation as plain values, ready for JSON."""
+        return {
+            "task": self.task,
+            "models": list(self.models),
+            "scores": self.scores,
+            "average": self.average,
+            "counts": self.counts,
+        }
+
+
+def evaluate(models: Model | Sequence[Model], task: Task | TestSet | Mapping[str, TestSet]) -> Evaluation:
+    """Evaluate a model, or the ensemble of several (the mean of their scores), on a task's test sets.
+
+    A bi-encoder scores a pair by the cosine of its embeddings, a cross-encoder by the sigmoid of its logit. Kinds may
+    be mixed in an ensemble; `Evaluation.models` states each one's kind.
+    """
+    name, tests = _test_sets(task)
+    encoders = [_loaded(model) for model in ([models] if isinstance(models, str | Path | Encoder) else models)]
+    if not encoders:
+        raise ConfigurationError("no model to evaluate; give at least one encoder, folder or hub name")
+    pairs = reduce(PairSet.concat, (test.pairs for test in tests.values()))
+    scores = ensemble_scores(encoders, pairs)
+    ends = np.cumsum([len(test.pairs) for test in tests.values()])
+    parts = dict(zip(tests, np.split(scores, ends[:-1]), strict=True))
+    return Evaluation(
+        task=name,
+        models=tuple(f"{encoder.name} ({encoder.kind})" for encoder in encoders),
+        scores={key: measure(parts[key], test) for key, test in tests.items()},
+        counts={key: len(test.pairs) for key, test in tests.items()},
+    )
+
+
+def ensemble_scores(encoders: Sequence[Encoder], pairs: PairSet) -> npt.NDArray[np.float32]:
+    """Return the plain mean of the encoders' scores of each pair (section 2.4)."""
+    total = sum((encoder.score(pairs).astype(np.float64) for encoder in encoders), np.zeros(len(pairs)))
+    return (total / len(encoders)).astype(np.float32)
+
+
+def measure(scores: npt.ArrayLike, test: TestSet) -> float:
+    """Return the test set's own metric of these scores, x100."""
+    metric = {"spearman": spearman, "auc": auc}[test.metric]
+    try:
+        return metric(scores, test.gold)
+    except DataError as error:
+        raise DataError(f"test set {test.name}: {error}") from error
+
+
+def _test_sets(task: Task | TestSet | Mapping[str, TestSet]) -> tuple[str, Mapping[str, TestSet]]:
+    if isinstance(task, TestSet):
+        return task.name, {task.name: task}
+    name, tests = (task.name, task.tests) if isinstance(task, Task) else (", ".join(task), task)
+    if not tests:
+        raise ConfigurationError(f"task {name or 'given'} has no test sets; give a labelled file or a task with tests")
+    return name, tests
+
+
+def _loaded(model: Model) -> Encoder:
+    return load_encoder(model) if isinstance(model, str | Path) else model
