@@ -62,7 +62,7 @@ def _tensor(message: memoryview) -> tuple[str, Array]:
     elif _FLOATS in by_field:
         values = np.frombuffer(_message(by_field[_FLOATS]), np.float32)
     else:
-        values = np.array(list(_varints(_message(by_field[_SMALL_INTEGERS]))), np.int64).astype(dtype)
+        values = np.array(list(_varints(_message(by_field[_SMALL_INTEGERS]))), np.uint64).astype(dtype)
     shape = [_number(value) for field, value in fields if field == _DIMENSION]
     return _text(by_field[_TENSOR_NAME]), values.reshape(shape)
 
