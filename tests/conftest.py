@@ -204,3 +204,26 @@ def bert(tiny_model: TinyModel) -> Path:
 def roberta(tiny_model: TinyModel) -> Path:
     """A tiny RoBERTa, 48 wide."""
     return tiny_model("roberta", width=48)
+
+
+TINY_RUN: dict[str, Any] = {
+    "device": "cpu",
+    "cycles": 2,
+    "cross": {"batch_size": 16, "learning_rate": 1e-3, "max_tokens": 48, "dev_steps": 5, "checkpoint_steps": 5},
+    "bi": {"batch_size": 16, "learning_rate": 1e-3, "epochs": 2, "dev_steps": 4, "checkpoint_steps": 5},
+}
+"""Overrides that make a run of tiny models take seconds, with checkpoints inside every training."""
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return every file of a run that must be the same whenever the run is the same: all but times and the lock."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in ("manifest.json", ".lock"))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.fixture(scope="session")
+def mutual(tmp_path_factory: pytest.TempPathFactory, bert: Path, roberta: Path, pairs: PairSet, dev: PairSet) -> Path:
+    """A finished run folder: BERT and RoBERTa of different widths teach each other in two cycles. Do not change it."""
+    from trans_encoder.distill.run import distil
+
+    return distil(pairs, [str(bert), str(roberta)], dev=dev, out=tmp_path_factory.mktemp("mutual"), **TINY_RUN).folder

@@ -12,6 +12,7 @@ from trans_encoder.distill.known import KNOWN
 from trans_encoder.distill.labels import Scores
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Encoder, Kind
 from trans_encoder.encoders.bi import PoolingMode
+from trans_encoder.encoders.loading import checked_name
 from trans_encoder.errors import RunError
 from trans_encoder.files import sha256
 
@@ -122,8 +123,12 @@ def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
 
 
 def assemble(config: RunConfig) -> Team:
-    """Make the team of a configuration whose members are resolved."""
-    return tuple(_member(member, config) for member in config.members)
+    """Make the team of a configuration whose members are resolved; refuse models that cannot be loaded."""
+    team = tuple(_member(member, config) for member in config.members)
+    for member in team:
+        for model in (member.start, member.plm):
+            checked_name(model.source, trust_remote_code=model.trust_remote_code)
+    return team
 
 
 def _member(member: MemberConfig, config: RunConfig) -> Member:
