@@ -1,0 +1,30 @@
+"""The command line: one module for each command or small group, all registered here."""
+
+import typer
+
+from trans_encoder.cli.check import check
+from trans_encoder.cli.evaluate import evaluate
+from trans_encoder.cli.export import export
+from trans_encoder.cli.report import report
+from trans_encoder.cli.score import label, score
+from trans_encoder.cli.shell import Shell, start
+from trans_encoder.cli.train import train
+
+COMMANDS = (train, check, evaluate, score, label, export, report)
+
+app = typer.Typer(
+    name="trans-encoder",
+    cls=Shell,
+    callback=start,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+for command in COMMANDS:
+    app.command(no_args_is_help=True)(command)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

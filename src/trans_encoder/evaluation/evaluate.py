@@ -4,18 +4,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import Task, TestSet
-from trans_encoder.encoders import Encoder, load_encoder
+from trans_encoder.encoders import Kind, load_encoder
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.evaluation.metrics import auc, spearman
 
-Model = Encoder | str | Path
+
+class Scorer(Protocol):
+    """Whatever scores pairs: an encoder, or something that loads one when it is asked."""
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+
+    @property
+    def kind(self) -> Kind:
+        """Whether its scores are cosines or probabilities."""
+
+    def score(self, pairs: PairSet) -> npt.NDArray[np.float32]:
+        """Return one score for each pair."""
+
+
+Model = Scorer | str | Path
 
 
 @dataclass(frozen=True)
@@ -54,7 +70,8 @@ def evaluate(models: Model | Sequence[Model], task: Task | TestSet | Mapping[str
     be mixed in an ensemble; `Evaluation.models` states each one's kind.
     """
     name, tests = _test_sets(task)
-    encoders = [_loaded(model) for model in ([models] if isinstance(models, str | Path | Encoder) else models)]
+    several = isinstance(models, Sequence) and not isinstance(models, str)
+    encoders = [_loaded(model) for model in (cast(Sequence[Model], models) if several else [cast(Model, models)])]
     if not encoders:
         raise ConfigurationError("no model to evaluate; give at least one encoder, folder or hub name")
     pairs = reduce(PairSet.concat, (test.pairs for test in tests.values()))
@@ -69,7 +86,7 @@ def evaluate(models: Model | Sequence[Model], task: Task | TestSet | Mapping[str
     )
 
 
-def ensemble_scores(encoders: Sequence[Encoder], pairs: PairSet) -> npt.NDArray[np.float32]:
+def ensemble_scores(encoders: Sequence[Scorer], pairs: PairSet) -> npt.NDArray[np.float32]:
     """Return the plain mean of the encoders' scores of each pair (section 2.4)."""
     total = sum((encoder.score(pairs).astype(np.float64) for encoder in encoders), np.zeros(len(pairs)))
     return (total / len(encoders)).astype(np.float32)
@@ -93,5 +110,5 @@ def _test_sets(task: Task | TestSet | Mapping[str, TestSet]) -> tuple[str, Mappi
     return name, tests
 
 
-def _loaded(model: Model) -> Encoder:
+def _loaded(model: Model) -> Scorer:
     return load_encoder(model) if isinstance(model, str | Path) else model

@@ -1,0 +1,73 @@
+"""`trans-encoder check`: validate everything a run needs, print its plan and a time estimate, train nothing."""
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from trans_encoder.cli.output import print_result
+from trans_encoder.cli.takes_job import takes_job
+from trans_encoder.progress import show_progress
+
+if TYPE_CHECKING:
+    from trans_encoder.cli.jobs import Job
+    from trans_encoder.planning import Plan
+
+
+@takes_job
+def check(job: "Job", json: bool) -> None:
+    """Check what `train` would be given: files, models, settings; print the plan and how long it would take.
+
+    Takes the same arguments as `train`. The time is measured on a few batches; nothing is trained or written.
+
+    Example: `trans-encoder check run.toml`
+    """
+    from trans_encoder.planning import plan_run
+
+    with show_progress():
+        plan = plan_run(job.config, job.pairs, dev=job.dev)
+    print_result(_as_dict(job, plan), as_json=json, shown=_shown(job, plan))
+
+
+def _as_dict(job: "Job", plan: "Plan") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "pairs": {"source": job.source, "count": len(job.pairs)},
+        "dev": {"name": job.dev.name, "count": len(job.dev.pairs), "metric": job.dev.metric} if job.dev else None,
+        "tests": {name: len(test.pairs) for name, test in job.tests.items()},
+        "out": str(job.out),
+        "config": plan.config.model_dump(mode="json"),
+        "notes": list(plan.notes),
+        "stages": [asdict(stage) for stage in plan.stages],
+        "seconds": plan.seconds,
+    }
+
+
+def _shown(job: "Job", plan: "Plan") -> RenderableType:
+    config = plan.config
+    table = Table("member", "each cycle", title_justify="left", caption_justify="left")
+    table.add_column("pairs", justify="right")
+    table.add_column("steps", justify="right")
+    table.add_column("time", justify="right")
+    for stage in plan.stages:
+        steps = f"{stage.steps:,}" if stage.steps else ""
+        table.add_row(stage.member, stage.name, f"{stage.pairs:,}", steps, duration(stage.seconds))
+    judge = (
+        f"chosen by {job.dev.metric} on {len(job.dev.pairs):,} pairs of {job.dev.name}" if job.dev else "the last ones"
+    )
+    facts = [
+        f"{len(job.pairs):,} pairs from {job.source}",
+        f"{config.cycles} cycles, preset {config.preset}, strategy {config.strategy}; checkpoints: {judge}",
+        *(f"{member.name}: bi-encoder {member.bi}, cross-encoder from {member.plm}" for member in config.members),
+        *(f"Note: {note}" for note in plan.notes),
+        f"Run folder: {job.out}" + (" (there already: the run would continue)" if job.out.exists() else ""),
+    ]
+    return Group(*facts, table, f"Everything is in order. About {duration(plan.seconds)} for {config.cycles} cycles.")
+
+
+def duration(seconds: float) -> str:
+    """Write seconds as people say them."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,86 @@
+"""What `train` and `check` share: from a TOML file and flags to a configuration, pairs, a dev set and test sets."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from trans_encoder.cli.reading import Reading
+from trans_encoder.config import Inputs, RunConfig, load_config, parse_overrides
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.tasks import TASKS, Task, TestSet, load_task
+from trans_encoder.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that a run needs, read and checked."""
+
+    config: RunConfig
+    pairs: PairSet
+    source: str
+    """Where the pairs came from."""
+    dev: TestSet | None
+    tests: Mapping[str, TestSet]
+    out: Path
+
+
+def prepare(
+    file: Path | None, *, flags: Mapping[str, Any], assignments: Sequence[str], test: str | None, reading: Reading
+) -> Job:
+    """Resolve a TOML file, flags over it and `--set` over both, and read what they name."""
+    given = {key: value for key, value in flags.items() if value not in (None, False, [])}
+    job = load_config(file, {**given, **parse_overrides(assignments)})
+    inputs, config = job.inputs, job.run
+    if inputs.out is None:
+        raise ConfigurationError("no run folder; give --out RUN")
+    if (inputs.pairs is None) == (inputs.task is None):
+        raise ConfigurationError("give the pairs to learn from: either --pairs FILE or --task NAME")
+    data_dir = inputs.data_dir
+    if inputs.task is not None:
+        task = load_task(inputs.task, data_dir=data_dir, inductive=inputs.inductive)
+        pairs, source = task.pairs, f"task {task.name}"
+        if not task.symmetric and "both_orders" not in config.model_fields_set:
+            config = config.model_copy(update={"both_orders": False})
+    else:
+        task, source = None, str(inputs.pairs)
+        pairs = reading.pairs(source)
+    return Job(
+        config=config,
+        pairs=pairs,
+        source=source,
+        dev=_dev_set(inputs, task, reading),
+        tests=_test_sets(test, data_dir=data_dir, reading=reading),
+        out=Path(inputs.out),
+    )
+
+
+def _dev_set(inputs: Inputs, task: Task | None, reading: Reading) -> TestSet | None:
+    """Find the dev set: a file, a task's, or the training task's own; "none" is none."""
+    if inputs.dev is None:
+        return task.dev if task else None
+    if inputs.dev == "none":
+        return None
+    if not _is_task(inputs.dev, option="--dev"):
+        return replace(reading.test_set(inputs.dev), name="dev")
+    named = task if task and task.name == inputs.dev else load_task(inputs.dev, data_dir=inputs.data_dir)
+    if named.dev is None:
+        raise ConfigurationError(f"task {named.name} has no dev set; give --dev FILE or another task")
+    return named.dev
+
+
+def _test_sets(test: str | None, *, data_dir: str | None, reading: Reading) -> Mapping[str, TestSet]:
+    if test is None:
+        return {}
+    if _is_task(test, option="--test"):
+        return load_task(test, data_dir=data_dir).tests
+    read = reading.test_set(test)
+    return {read.name: read}
+
+
+def _is_task(name: str, *, option: str) -> bool:
+    if name in TASKS:
+        return True
+    if not Path(name).exists():
+        raise ConfigurationError(f"{option} {name} is neither a file nor a task; the tasks are {', '.join(TASKS)}")
+    return False

@@ -1,0 +1,31 @@
+"""What commands print: results on standard output, everything else on standard error."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+
+def print_result(result: Mapping[str, Any], *, as_json: bool, shown: RenderableType) -> None:
+    """Print one JSON object, or what people read."""
+    if as_json:
+        typer.echo(json.dumps(result, ensure_ascii=False))
+    else:
+        Console().print(shown, highlight=False)
+
+
+def score_table(columns: Mapping[str, Mapping[str, float]], *, title: str, caption: str | None = None) -> Table:
+    """Lay out scores: a row for each test set and the average, a column for each model."""
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    table.add_column("test set")
+    for name in columns:
+        table.add_column(name, justify="right")
+    rows = list(next(iter(columns.values())))
+    for row in rows:
+        if row == "average":
+            table.add_section()
+        table.add_row(row, *(f"{scores[row]:.2f}" for scores in columns.values()))
+    return table

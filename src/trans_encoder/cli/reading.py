@@ -1,0 +1,45 @@
+"""How commands read the user's own files: given columns, and bad lines an error or counted aloud."""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.tasks import TestSet
+from trans_encoder.errors import ConfigurationError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The options --columns and --skip-bad."""
+
+    columns: str | None = None
+    skip_bad: bool = False
+
+    def pairs(self, path: str | Path) -> PairSet:
+        """Read pairs; their scores, if any, are not looked at."""
+        names = self._names()
+        pairs = PairSet.read(path, columns=names[:2] if names else None, skip_bad=self.skip_bad)
+        _say_what_was_skipped(pairs)
+        return pairs.without_scores()
+
+    def test_set(self, path: str | Path) -> TestSet:
+        """Read labelled pairs."""
+        test = TestSet.read(path, columns=self._names(), skip_bad=self.skip_bad)
+        _say_what_was_skipped(test.pairs)
+        return test
+
+    def _names(self) -> tuple[str, ...] | None:
+        if self.columns is None:
+            return None
+        names = tuple(name.strip() for name in self.columns.split(","))
+        if len(names) not in (2, 3) or not all(names):
+            raise ConfigurationError(f"--columns {self.columns}: expected two or three names, a,b or a,b,score")
+        return names
+
+
+def _say_what_was_skipped(pairs: PairSet) -> None:
+    if pairs.report and pairs.report.bad:
+        logger.warning("%s", pairs.report)

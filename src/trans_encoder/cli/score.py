@@ -1,0 +1,85 @@
+"""`trans-encoder score` and `label`: what models say of pairs, for you to use and for students to learn from."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trans_encoder.cli.options import (
+    Columns,
+    Json,
+    KindOption,
+    Model,
+    Models,
+    Pairs,
+    SkipBad,
+    TrustRemoteCode,
+)
+from trans_encoder.cli.output import print_result
+from trans_encoder.progress import show_progress
+
+
+def score(
+    model: Model,
+    pairs: Pairs,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write pairs and scores: .jsonl, .csv or .parquet.")
+    ] = None,
+    columns: Columns = None,
+    skip_bad: SkipBad = False,
+    kind: KindOption = None,
+    trust_remote_code: TrustRemoteCode = False,
+    json: Json = False,
+) -> None:
+    """Score pairs: one score a line on standard output, or pairs with their scores in a file.
+
+    A bi-encoder's score is a cosine, a cross-encoder's a probability.
+
+    Example: `trans-encoder score runs/sts/best/cross --pairs pairs.jsonl --out scored.jsonl`
+    """
+    from trans_encoder.cli.reading import Reading
+    from trans_encoder.cli.writing import write_pairs, writer_of
+    from trans_encoder.encoders import load_encoder
+
+    if out is not None:
+        writer_of(out)
+    with show_progress():
+        read = Reading(columns, skip_bad).pairs(pairs)
+        encoder = load_encoder(model, kind=kind, trust_remote_code=trust_remote_code)
+        scores = encoder.score(read)
+        if out is not None:
+            write_pairs(read.with_scores(scores), out)
+    result = {"model": model, "kind": encoder.kind, "count": len(read), "mean": float(scores.mean())}
+    if out is not None:
+        shown = f"{out}: {len(read)} pairs, mean score {result['mean']:.4f}"
+        print_result({**result, "out": str(out)}, as_json=json, shown=shown)
+    else:
+        lines = "\n".join(f"{value:.6f}" for value in scores)
+        print_result({**result, "scores": scores.tolist()}, as_json=json, shown=lines)
+
+
+def label(
+    models: Models,
+    pairs: Pairs,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The Parquet file to write.")],
+    columns: Columns = None,
+    skip_bad: SkipBad = False,
+    kind: KindOption = None,
+    trust_remote_code: TrustRemoteCode = False,
+    json: Json = False,
+) -> None:
+    """Write pseudo-labels: texts, each teacher's score, their mean, and where they came from.
+
+    Example: `trans-encoder label teacher-a teacher-b --pairs pairs.jsonl --out labels.parquet`
+    """
+    from trans_encoder.cli.reading import Reading
+    from trans_encoder.distill.labels import label as run
+    from trans_encoder.encoders import load_encoder
+
+    with show_progress():
+        read = Reading(columns, skip_bad).pairs(pairs)
+        teachers = [load_encoder(model, kind=kind, trust_remote_code=trust_remote_code) for model in models]
+        labels = run(read, teachers)
+        labels.save(out)
+    result = {"teachers": models, "count": len(read), "mean": float(labels.scores.mean()), "out": str(out)}
+    print_result(result, as_json=json, shown=f"{out}: {len(read)} pairs, mean label {result['mean']:.4f}")

@@ -1,0 +1,93 @@
+"""What every command shares: global options, quiet libraries, errors and signals turned into exit codes."""
+
+import logging
+import os
+import shlex
+import signal
+import sys
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.logging import RichHandler
+from typer.core import TyperGroup
+
+from trans_encoder.errors import TransEncoderError
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived; raised so that open files and folders are closed on the way out."""
+
+
+class Shell(TyperGroup):
+    """Runs a command and turns whatever ends it into a message on standard error and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command: 0 done, 2 usage, configuration or data, 1 other errors, 130 and 143 stopped by a signal."""
+        try:
+            return super().invoke(ctx)
+        except TransEncoderError as error:
+            _fail(error, code=error.exit_code, debug=ctx.params.get("debug", False))
+        except BrokenPipeError:
+            raise  # whoever read our output has seen enough; typer ends quietly
+        except OSError as error:
+            _fail(error, code=1, debug=ctx.params.get("debug", False))
+        except KeyboardInterrupt:
+            _stop(code=128 + signal.SIGINT)
+        except Terminated:
+            _stop(code=128 + signal.SIGTERM)
+
+
+def _print_version(given: bool) -> None:
+    if given:
+        typer.echo(version("trans-encoder"))
+        raise typer.Exit
+
+
+def start(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and the log of every library.")] = False,
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Turn unlabelled text into a bi-encoder and a cross-encoder that teach each other.
+
+    Start with `trans-encoder check`, which trains nothing and says what `train` would do.
+    """
+    signal.signal(signal.SIGTERM, _terminate)
+    _start_logging(debug)
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def _start_logging(debug: bool) -> None:
+    """Log this package to standard error; keep the libraries below it quiet unless debugging."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    handler = RichHandler(console=Console(stderr=True), show_path=False, show_level=debug, markup=False)
+    logging.basicConfig(level=logging.INFO if debug else logging.ERROR, format="%(message)s", handlers=[handler])
+    logging.getLogger("trans_encoder").setLevel(logging.DEBUG if debug else logging.INFO)
+    if not debug:
+        warnings.simplefilter("ignore")
+        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
+
+
+def _fail(error: Exception, *, code: int, debug: bool) -> None:
+    console = Console(stderr=True)
+    if debug:
+        console.print_exception()
+    console.print(f"Error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(code)
+
+
+def _stop(*, code: int) -> None:
+    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    Console(stderr=True).print(f"Stopped. To continue: {command}", markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(code)

@@ -1,0 +1,90 @@
+"""The arguments that `train` and `check` share, written once."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trans_encoder.cli.options import Columns, DataDir, Json, SkipBad, TrustRemoteCode
+from trans_encoder.progress import show_progress
+
+if TYPE_CHECKING:
+    from trans_encoder.cli.jobs import Job
+
+ConfigFile = Annotated[Path | None, typer.Argument(metavar="CONFIG", help="A TOML file; flags go over it.")]
+PairsFile = Annotated[
+    str | None, typer.Option("--pairs", metavar="FILE", help="Pairs to learn from: JSONL, TSV, CSV, Parquet, .gz too.")
+]
+TaskName = Annotated[str | None, typer.Option("--task", metavar="NAME", help="Learn from a task's pool of pairs.")]
+Members = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model", metavar="BI[=PLM]", help="A bi-encoder and what its cross-encoder starts from; repeat for a team."
+    ),
+]
+PresetName = Annotated[
+    str | None,
+    typer.Option("--preset", metavar="NAME", help="small, paper-sts, paper-binary, or either of these with -large."),
+]
+Dev = Annotated[
+    str | None,
+    typer.Option(
+        "--dev",
+        metavar="FILE|TASK",
+        help="Labelled pairs that choose the checkpoints; a task brings its own, unless this is none.",
+    ),
+]
+Test = Annotated[
+    str | None,
+    typer.Option("--test", metavar="FILE|TASK", help="Evaluate the start and the result on these labelled pairs."),
+]
+Inductive = Annotated[bool, typer.Option("--inductive", help="Keep the task's test pairs out of the training pool.")]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as cross.learning_rate=1e-4; repeatable."),
+]
+Out = Annotated[str | None, typer.Option("--out", metavar="RUN", help="The run folder; an unfinished run continues.")]
+
+
+def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
+    """Make a command of a function of a job and `--json`: the arguments become the job."""
+
+    def run(
+        config: ConfigFile = None,
+        pairs: PairsFile = None,
+        task: TaskName = None,
+        model: Members = None,
+        preset: PresetName = None,
+        dev: Dev = None,
+        test: Test = None,
+        data_dir: DataDir = None,
+        inductive: Inductive = False,
+        assignments: Assignments = None,
+        columns: Columns = None,
+        skip_bad: SkipBad = False,
+        trust_remote_code: TrustRemoteCode = False,
+        out: Out = None,
+        json: Json = False,
+    ) -> None:
+        from trans_encoder.cli.jobs import prepare
+        from trans_encoder.cli.reading import Reading
+
+        flags = {
+            "inputs.pairs": pairs,
+            "inputs.task": task,
+            "inputs.dev": dev,
+            "inputs.data_dir": str(data_dir) if data_dir else None,
+            "inputs.inductive": inductive,
+            "inputs.out": out,
+            "members": model,
+            "preset": preset,
+            "trust_remote_code": trust_remote_code,
+        }
+        reading = Reading(columns, skip_bad)
+        with show_progress():
+            job = prepare(config, flags=flags, assignments=assignments or [], test=test, reading=reading)
+        command(job, json)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run

@@ -1,0 +1,99 @@
+"""What a run would do and how long it would take, measured on a few batches of the very models and pairs."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import numpy as np
+
+from trans_encoder.config import RunConfig, TrainingPlan
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.tasks import TestSet
+from trans_encoder.distill.team import Member, assemble, resolve_members
+from trans_encoder.encoders import Encoder, Kind
+from trans_encoder.encoders.training import TrainingOptions, train
+
+_SCORED_PAIRS = 256
+_FEW_STEPS, _MORE_STEPS = 1, 4
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """One kind of work that a run does for one member in every cycle."""
+
+    member: str
+    name: str
+    pairs: int
+    """Pairs that are looked at, each time counted."""
+    steps: int
+    """Optimiser steps; 0 for labelling."""
+    seconds: float
+    """Estimated time in one cycle."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do."""
+
+    config: RunConfig
+    """As resolved, with the PLM of each member."""
+    notes: tuple[str, ...]
+    stages: tuple[PlannedStage, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Estimated time of all cycles."""
+        return self.config.cycles * sum(stage.seconds for stage in self.stages)
+
+
+def plan_run(config: RunConfig, pairs: PairSet, *, dev: TestSet | None = None) -> Plan:
+    """Load every model, measure it on a few batches and extrapolate; nothing of it is kept."""
+    resolved, notes = resolve_members(config)
+    stages = [stage for member in assemble(resolved) for stage in _stages(member, resolved, pairs=pairs, dev=dev)]
+    return Plan(config=resolved, notes=tuple(notes), stages=tuple(stages))
+
+
+def _stages(member: Member, config: RunConfig, *, pairs: PairSet, dev: TestSet | None) -> Iterator[PlannedStage]:
+    kinds: tuple[Kind, ...] = ("bi",) if config.formulation == "bi" else ("bi", "cross")
+    for kind in kinds:
+        encoder = member.start.load() if kind == "bi" else member.plm.load_cross(seed=config.seed)
+        plan, both = (config.bi, False) if kind == "bi" else (config.cross, config.both_orders)
+        per_score = _seconds_per_score(encoder, pairs)
+        yield PlannedStage(member.name, f"label with the {kind}-encoder", len(pairs), 0, per_score * len(pairs))
+        steps = plan.epochs * math.ceil(len(pairs) * (2 if both else 1) / plan.batch_size)
+        judgements = steps // plan.dev_steps + plan.epochs if dev else 0
+        seconds = steps * _seconds_per_step(encoder, pairs, plan)
+        seconds += judgements * per_score * (len(dev.pairs) if dev else 0)
+        yield PlannedStage(member.name, f"train the {kind}-encoder", steps * plan.batch_size, steps, seconds)
+
+
+def _seconds_per_score(encoder: Encoder, pairs: PairSet) -> float:
+    sample = _repeated(pairs, _SCORED_PAIRS)
+    encoder.score(sample.take(range(8)))  # the first call pays for everything that is set up once
+    begun = perf_counter()
+    encoder.score(sample)
+    return (perf_counter() - begun) / len(sample)
+
+
+def _seconds_per_step(encoder: Encoder, pairs: PairSet, plan: TrainingPlan) -> float:
+    """Time a short and a slightly longer training; their difference is free of what is set up once."""
+    few, more = (_training_seconds(encoder, pairs, plan, steps=steps) for steps in (_FEW_STEPS, _MORE_STEPS))
+    return max(more - few, 0.0) / (_MORE_STEPS - _FEW_STEPS)
+
+
+def _training_seconds(encoder: Encoder, pairs: PairSet, plan: TrainingPlan, *, steps: int) -> float:
+    sample = _repeated(pairs, steps * plan.batch_size)
+    labelled = sample.with_scores(np.linspace(0, 1, len(sample)))
+    once = plan.model_copy(update={"epochs": 1})
+    with TemporaryDirectory(prefix="trans-encoder-check-") as folder:
+        begun = perf_counter()
+        train(encoder, labelled, plan=once, options=TrainingOptions(folder=Path(folder), description="measuring"))
+        return perf_counter() - begun
+
+
+def _repeated(pairs: PairSet, count: int) -> PairSet:
+    """Return this many pairs spread evenly over the set, some more than once if it is small."""
+    return pairs.take(np.linspace(0, len(pairs) - 1, count).round().astype(np.int64))
