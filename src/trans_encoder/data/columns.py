@@ -28,6 +28,8 @@ SENTENCE_NAMES = (
 )
 SCORE_NAMES = ("score", "similarity", "similarity_score", "relatedness_score", "gold", "label", "is_duplicate")
 
+TEXT_NAMES = ("text", "sentence", "content", "document", "passage", "body", "article", "abstract")
+
 
 class ColumnError(DataError):
     """The columns that are wanted are not there; the caller adds where."""
@@ -41,6 +43,21 @@ def pair_columns(given: Sequence[str] | None) -> Select:
     if isinstance(given, str) or len(wanted) not in (2, 3) or len(set(wanted)) != len(wanted):
         raise DataError(f"columns must be two or three different names (sentence, sentence, score), not {given!r}")
     return lambda seen: [*require(seen, wanted), None][:3]
+
+
+def text_column(given: str | None) -> Select:
+    """Select the given column, or else the one that holds text by its usual name, or the only one."""
+    if given is not None:
+        return lambda seen: require(seen, [given])
+    return _find_text
+
+
+def _find_text(seen: Sequence[str]) -> Sequence[str | None]:
+    names = {name.strip().casefold(): name for name in reversed(seen)}
+    found = next((names[name] for name in TEXT_NAMES if name in names), seen[0] if len(seen) == 1 else None)
+    if found is None:
+        raise ColumnError(f"no known column of text such as text or sentence ({_shown(seen)}); name it with --column")
+    return [found]
 
 
 def positions(given: Sequence[str] | None) -> list[int] | None:
