@@ -35,14 +35,15 @@ class ColumnError(DataError):
     """The columns that are wanted are not there; the caller adds where."""
 
 
-def pair_columns(given: Sequence[str] | None) -> Select:
+def pair_columns(given: Sequence[str] | None, *, scores: bool = True) -> Select:
     """Select the given columns (two sentences and, third, a score), or else find them by their usual names."""
     if given is None:
-        return _find_pair
+        return _find_pair if scores else lambda seen: [*_find_pair(seen)[:2], None]
     wanted = list(given)
     if isinstance(given, str) or len(wanted) not in (2, 3) or len(set(wanted)) != len(wanted):
         raise DataError(f"columns must be two or three different names (sentence, sentence, score), not {given!r}")
-    return lambda seen: [*require(seen, wanted), None][:3]
+    names = wanted if scores else wanted[:2]
+    return lambda seen: [*require(seen, names), None][:3]
 
 
 def text_column(given: str | None) -> Select:

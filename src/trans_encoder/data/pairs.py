@@ -13,7 +13,7 @@ import pyarrow as pa
 from trans_encoder.data.columns import pair_columns
 from trans_encoder.data.readers import arrow_rows, collect, read_pairs
 from trans_encoder.data.report import ReadReport, Tally
-from trans_encoder.data.screening import Rows
+from trans_encoder.data.screening import PAIR_SCHEMA, Rows
 from trans_encoder.data.storage import SLICE_ROWS, content_hash, open_table, save_table
 from trans_encoder.errors import DataError
 
@@ -34,20 +34,24 @@ class PairSet:
     report: ReadReport | None = field(default=None)
 
     @classmethod
-    def read(cls, path: str | Path, *, columns: Sequence[str] | None = None, skip_bad: bool = False) -> Self:
+    def read(
+        cls, path: str | Path, *, columns: Sequence[str] | None = None, scores: bool = True, skip_bad: bool = False
+    ) -> Self:
         """Read JSONL, TSV, CSV, Parquet or Arrow (also `.gz`), a folder of Parquet shards, or a glob (see `readers`).
 
-        `columns` names the two sentences and, third, the score; with two names no score is read. Bad lines raise
-        DataError, or with `skip_bad` are left out and counted in `report`.
+        `columns` names the two sentences and, third, the score; with two names, or without `scores`, no score is read.
+        Bad lines raise DataError, or with `skip_bad` are left out and counted in `report`.
         """
-        return cls(*read_pairs(path, columns=columns, skip_bad=skip_bad))
+        return cls(*read_pairs(path, columns=columns, scores=scores, skip_bad=skip_bad))
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
         """Open a file written by `save`, memory-mapped."""
         table = open_table(Path(path))
-        if table.column_names[:2] != ["sentence1", "sentence2"]:
-            raise DataError(f"{path} does not hold pairs (columns: {', '.join(table.column_names)})")
+        if not table.schema.equals(pa.schema(list(PAIR_SCHEMA)[: len(table.schema)])) or len(table.schema) < 2:
+            raise DataError(
+                f"{path} does not hold saved pairs (columns: {', '.join(table.column_names)}); read it instead"
+            )
         return cls(table)
 
     @classmethod

@@ -6,6 +6,8 @@ r"""Reading pairs of sentences from JSONL, TSV, CSV, Parquet and Arrow files, ea
 - A bad line is one with broken UTF-8, a NUL, too few or too many fields, an unterminated quote, broken JSON, a value of
   the wrong type, an empty sentence, a score that is not a finite number, or more than 1 MiB.
 - Any finite score is accepted: the metrics compare ranks. Scores must be there for all lines or for none.
+- Columns are found by their usual names (see `columns`) or given; given as 1, 2, ... they are positions in a TSV or CSV
+  file without a header.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,10 +39,11 @@ _RECORDS = 1 << 13  # Python objects held at a time: few enough to stay in the p
 
 
 def read_pairs(
-    path: str | Path, *, columns: Sequence[str] | None = None, skip_bad: bool = False
+    path: str | Path, *, columns: Sequence[str] | None = None, scores: bool = True, skip_bad: bool = False
 ) -> tuple[pa.Table, ReadReport]:
     """Read a file, a folder of Parquet shards or a glob into one memory-mapped table, with an account of every line."""
-    select, places = pair_columns(columns), positions(columns)
+    select, places = pair_columns(columns, scores=scores), positions(columns)
+    headerless = None if places is None else [*places[: 3 if scores else 2], None][:3]
     files = expand(path, endings=(".parquet", ".parquet.gz"))
 
     def rows(tally: Tally) -> Iterator[Rows]:
@@ -51,7 +54,6 @@ def read_pairs(
                 if kind in ("parquet", "arrow"):
                     yield from arrow_rows(arrow_batches(file, kind=kind, select=select), select=select, tally=tally)
                 else:
-                    headerless = None if places is None else [*places, None][:3]
                     records = line_records(file, kind=kind, select=select, headerless=headerless, tally=tally)
                     yield from _record_rows(records, tally)
             except ColumnError as error:

@@ -15,6 +15,8 @@ from trans_encoder.errors import DataError
 Mask = npt.NDArray[np.bool_]
 PAIR_SCHEMA = pa.schema([("sentence1", pa.large_string()), ("sentence2", pa.large_string()), ("score", pa.float64())])
 
+_RAW = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
+
 
 class Rows(NamedTuple):
     """Pairs as they were read, not yet checked, with the number of each one's line."""
@@ -32,19 +34,27 @@ def pair_rows(lines: Sequence[int], *columns: Any) -> Rows:
 def as_texts(column: pa.Array, *, name: str) -> tuple[pa.Array, Mask]:
     """Return a column as large strings and where its UTF-8 is broken; raise DataError if it holds something else."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if kind not in (pa.string(), pa.large_string(), pa.string_view(), pa.null()):
+    if kind not in (*_RAW, pa.null()):
         raise DataError(f"column {name!r} holds {column.type}, not text; name the right columns with --columns")
     try:
         column.validate(full=True)
         return column.cast(pa.large_string()), np.zeros(len(column), dtype=bool)
     except pa.ArrowException as error:
         if kind != column.type:
-            raise DataError(f"column {name!r} is damaged: {error}") from error
-    raw = column.view({pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}.get(kind, pa.binary_view()))
-    raw.validate(full=True)
-    texts = [None if value is None else value.decode(errors="replace") for value in raw.to_pylist()]
-    broken = [value is not None and not _is_utf8(value) for value in raw.to_pylist()]
+            raise _damaged(name, error) from error
+    try:
+        raw = column.view(_RAW[kind])
+        raw.validate(full=True)
+    except pa.ArrowException as error:
+        raise _damaged(name, error) from error
+    values = raw.to_pylist()
+    texts = [None if value is None else value.decode(errors="replace") for value in values]
+    broken = [value is not None and not _is_utf8(value) for value in values]
     return pa.array(texts, pa.large_string()), np.array(broken, dtype=bool)
+
+
+def _damaged(name: str, error: pa.ArrowException) -> DataError:
+    return DataError(f"column {name!r} is damaged ({error}); make or download the file again")
 
 
 def _is_utf8(value: bytes) -> bool:
@@ -64,7 +74,11 @@ def as_scores(column: pa.Array, *, name: str) -> pa.Array:
         raise DataError(
             f"column {name!r}, the score, holds {kind}, not numbers; --columns LEFT,RIGHT reads the pairs without it"
         )
-    return column.cast(pa.float64(), safe=False)
+    try:
+        column.validate()
+        return column.cast(pa.float64(), safe=False)
+    except pa.ArrowException as error:
+        raise _damaged(name, error) from error
 
 
 def screen(rows: Rows, tally: Tally) -> pa.RecordBatch:

@@ -33,6 +33,13 @@ def file_format(path: Path, *, known: dict[str, str]) -> str:
 
 def expand(path: str | Path, *, endings: tuple[str, ...]) -> list[Path]:
     """Return the files that a path means: itself, the files of a folder with these endings, or a glob's matches."""
+    try:
+        return _expand(path, endings=endings)
+    except OSError as error:
+        raise DataError(f"cannot look for {str(path)[:200]}: {error.strerror or error}") from error
+
+
+def _expand(path: str | Path, *, endings: tuple[str, ...]) -> list[Path]:
     place = Path(path)
     if place.is_dir():
         files = sorted(file for file in place.rglob("*") if file.is_file() and file.name.lower().endswith(endings))

@@ -57,7 +57,9 @@ def open_table(path: Path) -> pa.Table:
     """Open an Arrow IPC file, memory-mapped."""
     try:
         with path.open("rb") as file:
-            return _mapped(file)
+            table = _mapped(file)
+        table.validate()
+        return table
     except OSError as error:
         raise DataError(f"cannot open {path}: {error.strerror or error}") from error
     except (ValueError, pa.ArrowException) as error:

@@ -90,7 +90,7 @@ class Task:
             raise DataError(f"two test files have one name ({', '.join(names)}); rename one of them")
         return cls(
             name=Path(pairs).name.split(".")[0],
-            pairs=PairSet.read(pairs, columns=columns[:2] if columns else None, skip_bad=skip_bad).without_scores(),
+            pairs=PairSet.read(pairs, columns=columns, scores=False, skip_bad=skip_bad),
             dev=None if dev is None else TestSet.read(dev, columns=columns, skip_bad=skip_bad),
             tests={test.name: test for test in sets},
             symmetric=symmetric,
@@ -173,14 +173,14 @@ class _Folder:
         """Say whether there is such a split."""
         return self.path(split) is not None
 
-    def load(self, split: str, *, columns: Sequence[str] | None = None) -> PairSet:
+    def load(self, split: str, *, scores: bool = True) -> PairSet:
         """Read a split."""
         path = self.path(split)
         if path is None:
             raise DataError(
                 f"{self._folder} has no {split}.tsv.gz (or .tsv, .jsonl, .csv, .parquet), which this task needs"
             )
-        return PairSet.read(path, columns=columns)
+        return PairSet.read(path, scores=scores)
 
 
 class _Hub:
@@ -190,9 +190,10 @@ class _Hub:
         """Say whether there is such a split."""
         return split in HUB_SPLITS
 
-    def load(self, split: str, *, columns: Sequence[str] | None = None) -> PairSet:  # noqa: ARG002
+    def load(self, split: str, *, scores: bool = True) -> PairSet:
         """Load a split."""
-        return load_hub_split(split)
+        pairs = load_hub_split(split)
+        return pairs if scores else pairs.without_scores()
 
 
 def _load_pool(split: str, source: _Folder | _Hub) -> PairSet:
@@ -201,7 +202,7 @@ def _load_pool(split: str, source: _Folder | _Hub) -> PairSet:
     found = next((name for name in alternatives if source.has(name)), alternatives[0])
     if found == "sts_pool/train" and not source.has(found):
         return _combined([_load_pool(part, source) for part in _STS_POOL])
-    return source.load(found, columns=("sentence1", "sentence2")).without_scores()
+    return source.load(found, scores=False)
 
 
 def _combined(parts: list[PairSet]) -> PairSet:
