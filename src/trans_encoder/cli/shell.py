@@ -69,8 +69,10 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
 def _start_logging(debug: bool) -> None:
     """Log this package to standard error; keep the libraries below it quiet unless debugging."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    handler = RichHandler(console=Console(stderr=True), show_path=False, show_level=debug, markup=False)
-    logging.basicConfig(level=logging.INFO if debug else logging.ERROR, format="%(message)s", handlers=[handler])
+    root = logging.getLogger()
+    root.handlers = [handler for handler in root.handlers if not isinstance(handler, RichHandler)]
+    root.addHandler(RichHandler(console=Console(stderr=True), show_path=False, show_level=debug, show_time=False))
+    root.setLevel(logging.INFO if debug else logging.ERROR)
     logging.getLogger("trans_encoder").setLevel(logging.DEBUG if debug else logging.INFO)
     if not debug:
         warnings.simplefilter("ignore")
