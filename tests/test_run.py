@@ -83,7 +83,7 @@ def test_the_manifest_lists_each_stage_with_its_files_and_inputs(mutual):
     manifest = json.loads((mutual / "manifest.json").read_text())
     stages = manifest["stages"]
     listed = {file for stage in stages.values() for file in stage["files"]}
-    assert listed == set(contents(mutual)) - {"config.json", "environment.json", "history.jsonl"}
+    assert listed == set(contents(mutual)) - {"config.json", "environment.json"}
     assert stages["cycle-2/bert-32/cross"]["inputs"].keys() >= {"labels", "student", "plan", "seed", "judge"}
     assert all(stage["seconds"] >= 0 for stage in stages.values())
 

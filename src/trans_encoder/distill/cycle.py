@@ -1,5 +1,6 @@
 """One cycle of the method, and the workshop that turns its steps into stages of a run folder."""
 
+import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,9 +14,8 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.manifest import RunFolder, Stage
 from trans_encoder.distill.selection import Judge
 from trans_encoder.distill.team import Member, ModelRef, Team
-from trans_encoder.distill.work import TRAINING, JudgeStarts, Label, SavePairs, Student, Train
+from trans_encoder.distill.work import TRAINING, JudgeStarts, Label, SavePairs, Student, Train, WriteHistory
 from trans_encoder.encoders import Kind
-from trans_encoder.files import atomic_file
 
 PAIRS, START, HISTORY = "pairs.arrow", "start.json", "history.jsonl"
 
@@ -46,22 +46,10 @@ class Workshop:
         inputs = {"models": [self.digest(start) for start in starts], "judge": self._judged_by()}
         self.folder.complete([Stage(PAIRS, {"pairs": pairs.hash}, SavePairs(pairs))])
         self.folder.complete([Stage(START, inputs, JudgeStarts(starts, self.judge))])
-        self._history = (
-            []
-            if self.judge is None
-            else [
-                {
-                    "cycle": 0,
-                    "member": name,
-                    "kind": "bi",
-                    "step": 0,
-                    "epoch": 0.0,
-                    "loss": None,
-                    "score": entry["score"],
-                }
-                for name, entry in _read(self._path(START)).items()
-            ]
-        )
+        if self.judge is not None:
+            unlearnt = {"kind": "bi", "step": 0, "epoch": 0.0, "loss": None}
+            scores = {name: entry["score"] for name, entry in _read(self._path(START)).items()}
+            self._history = [{"cycle": 0, "member": name, **unlearnt, "score": scores[name]} for name in scores]
 
     def label(self, team: Team, kind: Kind, *, cycle: int) -> str:
         """Label the pairs with the team's encoders of a kind; return the name of the labels."""
@@ -124,14 +112,19 @@ class Workshop:
         return member.with_cross(member.plm.at(self._path(stage)))
 
     def _add_history(self, stages: Iterable[str]) -> None:
-        """Write the history anew with these trainings: so it is whole whatever happened before."""
+        """Add these trainings to the history; a continued run has them already, and its history never gets shorter."""
         for stage in stages:
             training = _read(self._path(stage) / TRAINING)
             place = {name: training[name] for name in ("cycle", "member", "kind")}
             self._history += [place | moment for moment in training["history"]]
-        with atomic_file(self._path(HISTORY)) as temporary:
-            lines = [json.dumps(moment, ensure_ascii=False) + "\n" for moment in self._history]
-            temporary.write_text("".join(lines), encoding="utf-8")
+        path, work = self._path(HISTORY), WriteHistory(self._history)
+        if not path.exists() or not path.read_text(encoding="utf-8").startswith(work.text):
+            work(path)
+
+    def finish(self) -> None:
+        """Make sure that the history is whole."""
+        work = WriteHistory(self._history)
+        self.folder.complete([Stage(HISTORY, {"history": hashlib.sha256(work.text.encode()).hexdigest()}, work)])
 
     def digest(self, model: ModelRef) -> Any:
         """Return what identifies a model's content: a finished stage's checksum, or the fingerprint of a start."""

@@ -81,15 +81,16 @@ def run(
         workshop.prepare(team, pairs)
         for cycle in range(1, config.cycles + 1):
             team = run_cycle(team, workshop, cycle=cycle)
+        workshop.finish()
         facts = Facts(config, pairs_count=len(pairs), pairs_hash=pairs.hash, metric=judge.name if judge else None)
         conclude(team, workshop, facts=facts, notes=notes)
     return Result.open(out)
 
 
 def _stage_count(config: RunConfig) -> int:
-    """Count pairs and starts, the labels and trainings of each cycle, the kept models and the result."""
+    """Count pairs and starts, the labels and trainings of each cycle, the history, the kept models and the result."""
     kinds, members = (1 if config.formulation == "bi" else 2), len(config.members)
-    return 2 + config.cycles * kinds * (1 + members) + kinds * members + 1
+    return 2 + config.cycles * kinds * (1 + members) + 1 + kinds * members + 1
 
 
 def _note_environment(path: Path) -> None:

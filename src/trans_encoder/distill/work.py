@@ -4,7 +4,9 @@ Each is a small immutable object that is called with the path of its result. It 
 so that it can be sent to another process.
 """
 
+import json
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, cast
@@ -18,7 +20,7 @@ from trans_encoder.distill.team import Member, ModelRef
 from trans_encoder.encoders import BiEncoder, Encoder, Kind
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.errors import DataError, RunError
-from trans_encoder.files import atomic_folder, write_json
+from trans_encoder.files import atomic_file, atomic_folder, write_json
 
 TRAINING = "training.json"
 """Beside the weights of every trained model: how the training went."""
@@ -135,7 +137,7 @@ class Train:
         except DataError as error:
             raise RunError(f"{description}: {error}") from error
         with atomic_folder(path) as temporary:
-            training.encoder.save(temporary)
+            _save(training.encoder, temporary)
             record = {
                 "cycle": self.cycle,
                 "member": name,
@@ -151,6 +153,23 @@ class Train:
 
 
 @dataclass(frozen=True)
+class WriteHistory:
+    """Write one JSON line for each judged moment."""
+
+    moments: Sequence[Mapping[str, object]]
+
+    @property
+    def text(self) -> str:
+        """What the file holds."""
+        return "".join(json.dumps(moment, ensure_ascii=False) + "\n" for moment in self.moments)
+
+    def __call__(self, path: Path) -> None:
+        """Write the history."""
+        with atomic_file(path) as temporary:
+            temporary.write_text(self.text, encoding="utf-8")
+
+
+@dataclass(frozen=True)
 class Keep:
     """Put a chosen model with its card in its place."""
 
@@ -162,9 +181,18 @@ class Keep:
         """Write the model folder."""
         with atomic_folder(path) as temporary:
             if self.is_start:
-                self.model.load().save(temporary)
+                _save(self.model.load(), temporary)
             else:
                 shutil.copytree(
                     self.model.source, temporary, dirs_exist_ok=True, ignore=shutil.ignore_patterns(TRAINING)
                 )
             (temporary / "README.md").write_text(self.card, encoding="utf-8")
+
+
+def _save(encoder: Encoder, folder: Path) -> None:
+    """Save an encoder as the same bytes whatever it did before: fast tokenizers remember how they cut and padded."""
+    backend = getattr(encoder.model.tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_truncation()
+        backend.no_padding()
+    encoder.save(folder)

@@ -1,0 +1,233 @@
+"""A run that is killed, damaged or changed: the same command ends the same, or says why it cannot."""
+
+import json
+import multiprocessing
+import os
+import resource
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from conftest import TINY_RUN, contents
+from trans_encoder import files
+from trans_encoder.distill.run import distil
+from trans_encoder.encoders.trainer import StageTrainer
+from trans_encoder.errors import RunError
+
+# Forked, so that each process starts in no time with everything imported.
+FORK = multiprocessing.get_context("fork")
+
+
+class Killer:
+    """Kills this process with SIGKILL at its n-th write to a place, just before or just after it takes effect."""
+
+    def __init__(self, write, *, place, after):
+        self.left, self.place, self.after = write, place, after
+
+    def __call__(self, source, target):
+        self.left -= Path(target).match(self.place)
+        if self.left == 0 and not self.after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        Path(source).rename(target)
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.fixture
+def again(mutual, bert, roberta, pairs, dev):
+    """Return a function that does the mutual run in a folder, with changes if given."""
+
+    def run(out, **changes):
+        given = {"pairs": pairs, "models": [str(bert), str(roberta)], "dev": dev, **TINY_RUN, **changes}
+        return distil(given.pop("pairs"), given.pop("models"), out=out, **given)
+
+    return run
+
+
+@pytest.fixture
+def copy(mutual, tmp_path):
+    """A copy of the finished mutual run."""
+    return Path(shutil.copytree(mutual, tmp_path / "run"))
+
+
+def in_a_process(work):
+    """Do some work in a process of its own and return its exit code."""
+    process = FORK.Process(target=work)
+    process.start()
+    process.join(timeout=120)
+    assert process.exitcode is not None, "the process hangs"
+    return process.exitcode
+
+
+def killed(again, folder, *, write=1, place="*", after=False):
+    """Go on with a run until it ends (False) or is killed (True)."""
+
+    def work():
+        files.os = type("os", (), {**vars(os), "replace": Killer(write, place=place, after=after)})
+        again(folder)
+
+    code = in_a_process(work)
+    assert code in (0, -signal.SIGKILL)
+    return code != 0
+
+
+def test_a_run_killed_again_and_again_ends_the_same(again, mutual, tmp_path):
+    folder, kills = tmp_path / "run", 0
+    # Three writes begin every process, so these numbers move the run on by 4 to 9 of its writes each time.
+    while killed(again, folder, write=7 + 5 * (kills % 2), after=kills % 3 == 0):
+        kills += 1
+        assert kills < 40, "the run does not get on"
+    assert kills >= 8
+    assert contents(folder) == contents(mutual)
+
+
+@pytest.mark.parametrize("write", [1, 2, 3, 4])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_run_killed_at_its_first_writes_continues(again, tmp_path, write, after):
+    assert killed(again, tmp_path / "run", write=write, after=after)
+    assert killed(again, tmp_path / "run", place="start.json", after=True)
+    assert (tmp_path / "run" / "pairs.arrow").exists()
+
+
+def test_in_the_middle_of_a_stage_the_last_checkpoint_continues(again, mutual, copy, monkeypatch):
+    steps = []
+    compute = StageTrainer.compute_loss
+    monkeypatch.setattr(StageTrainer, "compute_loss", lambda self, *a, **k: steps.append(1) or compute(self, *a, **k))
+    shutil.rmtree(copy / "cycle-2" / "roberta-48" / "bi")
+    assert killed(again, copy, place="cycle-2/roberta-48/bi")
+    scratch = copy / "cycle-2" / "roberta-48" / "bi.training"
+    assert {path.name for path in scratch.iterdir()} == {"checkpoint-5", "checkpoint-10"}
+    again(copy)
+    assert len(steps) == 2
+    assert not scratch.exists()
+    assert contents(copy) == contents(mutual)
+
+
+def test_a_finished_run_does_nothing_again(again, copy, monkeypatch):
+    monkeypatch.setattr(StageTrainer, "run", lambda self: pytest.fail("trained again"))
+    before = json.loads((copy / "manifest.json").read_text())
+    again(copy)
+    assert json.loads((copy / "manifest.json").read_text()) == before
+
+
+@pytest.mark.parametrize(
+    ("file", "stage"),
+    [
+        ("pairs.arrow", "pairs.arrow"),
+        ("start.json", "start.json"),
+        ("cycle-1/labels-cross.parquet", "cycle-1/labels-cross.parquet"),
+        ("cycle-2/bert-32/bi/model.safetensors", "cycle-2/bert-32/bi"),
+        ("best/bert-32/cross/README.md", "best/bert-32/cross"),
+        ("result.json", "result.json"),
+    ],
+)
+@pytest.mark.parametrize("damage", ["altered", "truncated", "removed"])
+def test_a_damaged_file_has_its_stage_done_again(again, mutual, copy, caplog, file, stage, damage):
+    content = bytearray((copy / file).read_bytes())
+    if damage == "altered":
+        content[len(content) // 2] ^= 1
+        (copy / file).write_bytes(content)
+    elif damage == "truncated":
+        (copy / file).write_bytes(content[:-1])
+    else:
+        (copy / file).unlink()
+    again(copy)
+    assert contents(copy) == contents(mutual)
+    assert [record.getMessage() for record in caplog.records if "done again" in record.getMessage()] == [
+        f"{file} is missing or was altered; the stage {stage} is done again"
+    ]
+
+
+@pytest.mark.parametrize("damaged", [b"", b'{"cycle": 7}\n', None])
+def test_a_damaged_history_is_mended(again, mutual, copy, damaged):
+    whole = (copy / "history.jsonl").read_bytes()
+    (copy / "history.jsonl").write_bytes(whole + b"more" if damaged is None else damaged)
+    again(copy)
+    assert contents(copy) == contents(mutual)
+
+
+def test_a_lost_manifest_has_everything_done_again(again, mutual, copy):
+    (copy / "manifest.json").unlink()
+    again(copy)
+    assert contents(copy) == contents(mutual)
+
+
+@pytest.mark.parametrize("file", ["manifest.json", "config.json"])
+def test_an_unreadable_record_is_named_with_the_remedy(again, copy, file):
+    (copy / file).write_text('{"stages": ')
+    with pytest.raises(RunError, match=f"{file} is damaged.*remove it"):
+        again(copy)
+
+
+def test_changed_settings_and_inputs_are_all_listed_and_nothing_is_touched(again, copy, pairs, dev):
+    before = contents(copy)
+    with pytest.raises(RunError) as caught:
+        again(copy, cycles=3, strategy="sequential", pairs=pairs.take(range(90)), dev=dev.take(range(40)))
+    message = str(caught.value)
+    for part in ("cycles: was 2, now 3", "strategy: was 'refresh', now 'sequential'", "pairs.count: was 96, now 90"):
+        assert part in message
+    assert "judge: was 'spearman" in message
+    assert "another folder (--out)" in message
+    assert contents(copy) == before
+
+
+def test_a_changed_start_model_is_noticed(bert, pairs, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(bert, model)
+    settings = {**TINY_RUN, "cycles": 1, "formulation": "bi"}
+    distil(pairs, str(model), out=tmp_path / "run", **settings)
+    weights = bytearray((model / "model.safetensors").read_bytes())
+    weights[-3] ^= 1
+    (model / "model.safetensors").write_bytes(weights)
+    with pytest.raises(RunError, match=r"models\.model\.bi\.model\.safetensors: was"):
+        distil(pairs, str(model), out=tmp_path / "run", **settings)
+
+
+def test_a_run_may_be_moved(again, mutual, copy, tmp_path):
+    moved = copy.rename(tmp_path / "moved")
+    shutil.rmtree(moved / "cycle-2" / "bert-32" / "cross")
+    again(moved)
+    assert contents(moved) == contents(mutual)
+
+
+def test_two_processes_cannot_work_in_one_folder(again, copy):
+    with FileLock(copy / ".lock"), pytest.raises(RunError, match="another process is working in"):
+        again(copy)
+    again(copy)
+
+
+def test_what_is_no_run_folder_is_left_alone(again, tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(RunError, match="not empty and is no run folder"):
+        again(tmp_path)
+    with pytest.raises(RunError, match="is a file"):
+        again(tmp_path / "thesis.tex")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_storage_that_gives_out_is_a_clear_error_and_finished_work_stays(again, mutual, tmp_path):
+    folder, said = tmp_path / "run", tmp_path / "said"
+
+    def work():
+        # As on a full disk, writes fail in the middle of a file: here beyond 64 KiB, which only models need.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+        try:
+            again(folder)
+        except RunError as error:
+            said.write_text(str(error))
+
+    assert in_a_process(work) == 0
+    assert said.read_text().startswith(f"cannot write to {folder}: ")
+    assert "the same command continues" in said.read_text()
+    finished = (folder / "cycle-1" / "labels-bi.parquet").stat().st_mtime_ns
+    again(folder)
+    assert (folder / "cycle-1" / "labels-bi.parquet").stat().st_mtime_ns == finished
+    assert contents(folder) == contents(mutual)
+
+
+def test_a_place_that_cannot_be_written_is_a_clear_error(again):
+    with pytest.raises(RunError, match="cannot write to /proc/run"):
+        again("/proc/run")
