@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from trans_encoder.data.pairs import PairSet
 from trans_encoder.report import ModelKey, save_evaluation
 
 HOSTILE = [
@@ -81,6 +82,29 @@ def write_run(
     for test in tests:
         _evaluate(path, test, members=members, gain=gain, random=random)
     return path
+
+
+def write_real_run(path: Path, *, bert: Path, pairs: PairSet, dev: PairSet) -> Path:
+    """Distil a tiny model for one short cycle."""
+    from trans_encoder.config import MemberConfig
+    from trans_encoder.distill.run import distil
+
+    plan = {"batch_size": 16, "epochs": 1, "dev_steps": 2}
+    member = MemberConfig(bi=str(bert), name="bert")
+    distil(pairs, member, dev=dev, out=path, cycles=1, cross=plan, bi=plan, device="cpu")
+    return path
+
+
+def widen(run: Path, *, rows: int, characters: int) -> None:
+    """Put many and long texts into the label files of a run, piece by piece."""
+    piece = 50_000
+    text = pa.array([f"{number:0{characters}}" for number in range(piece)])
+    for path in run.glob("cycle-*/labels-*.parquet"):
+        schema, random = pq.read_schema(path), np.random.default_rng(len(path.name))
+        with pq.ParquetWriter(path, schema) as writer:
+            for _ in range(rows // piece):
+                scores = random.random(piece).astype(np.float32)
+                writer.write_table(pa.table([text, text] + [scores] * (len(schema) - 2), schema=schema))
 
 
 def _pair(random: np.random.Generator, sentences: list[str] | None) -> tuple[str, str]:

@@ -187,14 +187,19 @@ class Scatter:
     layers: list[str]
     height: int = 320
 
+    @property
+    def diagonal(self) -> str:
+        """Return the line on which both scores are equal, as far as it can be seen."""
+        low, high = max(self.x.low, self.y.low), min(self.x.high, self.y.high)
+        return polyline([(self.x(value), self.y(value)) for value in (low, high)]) if low < high else ""
 
-def scatter(
-    points: Sequence[Point], *, low: float, high: float, title: str, axes: tuple[str, str], rho: float
-) -> Scatter:
-    """Place points on two equal axes.
+
+def scatter(points: Sequence[Point], *, title: str, axes: tuple[str, str], rho: float) -> Scatter:
+    """Place points between two axes.
 
     Dots are drawn as a few paths, not as single circles: the page stays small, and where layers overlap it gets darker.
     """
-    x, y = Scale(low, high, 44, WIDTH - 12), Scale(low, high, Scatter.height - 40, 12)
+    x = scale_around([one for one, _ in points], start=44, stop=WIDTH - 12, least=0.05)
+    y = scale_around([other for _, other in points], start=Scatter.height - 40, stop=12, least=0.05)
     dots = [f"M{x(one):g},{y(other):g}h0" for one, other in points]
     return Scatter(title, *axes, rho, x, y, ["".join(dots[layer::_LAYERS]) for layer in range(_LAYERS)])

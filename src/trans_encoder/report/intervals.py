@@ -23,6 +23,11 @@ class Interval:
         """Return 1 if the interval lies above zero, -1 if below, 0 if it holds zero."""
         return int(self.low > 0) - int(self.high < 0)
 
+    @property
+    def is_none(self) -> bool:
+        """Tell whether this is the difference of a model to itself."""
+        return self.low == self.value == self.high == 0
+
 
 def interval(value: float, replicates: Array) -> Interval:
     """Return `value` with the 2.5 % and 97.5 % quantiles of its bootstrap replicates."""

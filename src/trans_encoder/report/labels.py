@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from scipy.stats import spearmanr
+from scipy.stats import rankdata, spearmanr
 
 Scores = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
@@ -53,6 +53,10 @@ class LabelFile:
     def teachers(self) -> list[str]:
         """Return the names of the members that made these labels."""
         return list(self.provenance["teachers"])
+
+    def opinion(self) -> Scores:
+        """Return the mean of the teachers' own scores, without any weighting that went into the labels."""
+        return np.asarray(np.mean([self.column(teacher) for teacher in self.teachers], axis=0), dtype=np.float32)
 
     def same_pairs(self, other: "LabelFile") -> bool:
         """Tell whether another file labels the same pairs in the same order."""
@@ -97,7 +101,10 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A pair that a student sees otherwise than the label it learnt from."""
+    """A pair that a student places otherwise among all pairs than the label it learnt from.
+
+    Places are compared, not scores: cosines and probabilities have scales of their own, the method is about order.
+    """
 
     cycle: int
     teacher_kind: str
@@ -107,11 +114,14 @@ class Disagreement:
     sentence2: str
     teacher: float
     student: float
+    teacher_place: float
+    """Share of all pairs below this one by the teacher's labels, in percent."""
+    student_place: float
 
     @property
-    def difference(self) -> float:
-        """Return by how much the student's score is higher."""
-        return self.student - self.teacher
+    def gap(self) -> float:
+        """Return by how much the student places the pair higher, in percent of all pairs."""
+        return self.student_place - self.teacher_place
 
     @property
     def stage(self) -> str:
@@ -120,12 +130,12 @@ class Disagreement:
 
 
 def score_range(files: Sequence[LabelFile]) -> tuple[float, float]:
-    """Return the range that holds all scores: 0 to 1, widened where some lie outside."""
-    low, high = 0.0, 1.0
+    """Return the lowest and the highest of all scores."""
+    low, high = 1.0, 0.0
     for labels in files:
         for teacher in labels.teachers:
             scores = labels.column(teacher)
-            low, high = min(low, float(scores.min(initial=low))), max(high, float(scores.max(initial=high)))
+            low, high = min(low, float(scores.min())), max(high, float(scores.max()))
     return low, high
 
 
@@ -201,7 +211,8 @@ def disagreements(files: Sequence[LabelFile], *, limit: int) -> list[Disagreemen
 
 def _widest(teacher: LabelFile, student: LabelFile, *, member: str, limit: int) -> list[Disagreement]:
     label, score = teacher.column("score"), student.column(member)
-    distance = np.abs(score - label)
+    label_place, score_place = _places(label), _places(score)
+    distance = np.abs(score_place - label_place)
     top = np.argpartition(-distance, min(limit, len(distance) - 1))[:limit]
     rows = top[np.argsort(-distance[top], kind="stable")]
     return [
@@ -214,6 +225,13 @@ def _widest(teacher: LabelFile, student: LabelFile, *, member: str, limit: int) 
             sentence2=sentence2,
             teacher=float(label[row]),
             student=float(score[row]),
+            teacher_place=float(label_place[row]),
+            student_place=float(score_place[row]),
         )
         for row, (sentence1, sentence2) in zip(rows, teacher.texts(rows), strict=True)
     ]
+
+
+def _places(scores: Scores) -> npt.NDArray[np.float64]:
+    """Return the share of pairs below each one, in percent; ties share their place."""
+    return np.asarray((rankdata(scores) - 1) / max(1, len(scores) - 1) * 100)

@@ -4,6 +4,7 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,12 @@ from markupsafe import Markup
 
 from trans_encoder.errors import RunError
 from trans_encoder.files import atomic_file
-from trans_encoder.report import wording
 from trans_encoder.report.charts import WIDTH, Dot, DotChart, dot_chart
 from trans_encoder.report.folder import RunFolder
 from trans_encoder.report.labels import Disagreement
 from trans_encoder.report.verdict import KINDS
 from trans_encoder.report.view import RunView, flat
+from trans_encoder.report.wording import duration, memory, number, shortened, signed
 
 _PAIRS = 300  # shown on one page
 
@@ -57,26 +58,15 @@ def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
 
 def render(folders: Sequence[RunFolder]) -> str:
     """Return the page as text."""
-    templates = Environment(
-        loader=PackageLoader("trans_encoder.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    for write in (wording.signed, wording.duration, wording.memory, wording.shortened, wording.number):
-        templates.filters[write.__name__] = write
+    templates = _templates()
     style, script = (_asset(templates, name) for name in ("style.css", "script.js"))
     runs = [RunView(folder) for folder in folders]
     pairs = _pairs(runs)
-    scores = [score for pair in pairs for score in (pair.found.teacher, pair.found.student)]
     return templates.get_template("report.html").render(
         runs=runs,
         contest=_contest(runs),
         pairs=pairs,
         stages=list(dict.fromkeys(pair.stage for pair in pairs)),
-        low=min([0.0, *scores]),
-        high=max([1.0, *scores]),
         config=_settings([run.folder.config for run in runs]),
         environment=_settings([run.folder.environment for run in runs]),
         style=style,
@@ -86,6 +76,20 @@ def render(folders: Sequence[RunFolder]) -> str:
         names=KINDS,
         width=WIDTH,
     )
+
+
+@cache
+def _templates() -> Environment:
+    templates = Environment(
+        loader=PackageLoader("trans_encoder.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for write in (number, signed, duration, memory, shortened):
+        templates.filters[write.__name__] = write
+    return templates
 
 
 def _pairs(runs: Sequence[RunView]) -> list[ShownPair]:
@@ -109,11 +113,11 @@ def _contest(runs: Sequence[RunView]) -> list[tuple[str, DotChart]]:
         rows = []
         for test in tests:
             dots = []
-            for number, (run, comparison) in enumerate(zip(runs, first, strict=True)):
+            for place, (run, comparison) in enumerate(zip(runs, first, strict=True)):
                 after = next(row for row in comparison.rows if row.name == test).after.get(kind)
                 if after:
                     text = f"{test}, {run.name}: {after.score.value:.1f}"
-                    dots.append(Dot(f"run{number % 8}", after.score.value, after.score.low, after.score.high, text))
+                    dots.append(Dot(f"run{place % 8}", after.score.value, after.score.low, after.score.high, text))
             rows.append((test, dots))
         if rows:
             charts.append((kind, dot_chart(rows)))

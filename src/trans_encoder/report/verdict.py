@@ -81,12 +81,17 @@ class Comparison:
     @property
     def headline(self) -> Headline:
         """Answer in plain words."""
-        verdict = next(iter(self.summary.after.values())).gain.verdict
-        return Headline(verdict, ANSWERS[verdict], " ".join(self._sentences()))
+        gain = next(iter(self.summary.after.values())).gain
+        answer = "No." if gain.is_none else ANSWERS[gain.verdict]
+        return Headline(gain.verdict, answer, " ".join(self._sentences()))
 
     def _sentences(self) -> Iterator[str]:
         plural = "s together" if self.together else ""
         for number, (kind, after) in enumerate(self.summary.after.items()):
+            if after.gain.is_none:
+                value = self.summary.start.value
+                yield f"{self.where}, the {KINDS[kind]}{plural} stayed at {value:.1f}: the start itself was chosen."
+                continue
             chance = "" if after.gain.verdict else "; that could be chance"
             gain = f"({change(after.gain)}{chance})"
             if number == 0:

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import groupby, pairwise
 from typing import Any
 
-from trans_encoder.report import labels
+import trans_encoder.report.labels as labels
 from trans_encoder.report.charts import DevChart, RidgeChart, Scatter, dev_chart, ridge_chart, scatter
 from trans_encoder.report.folder import Checkpoint, RunFolder
 from trans_encoder.report.verdict import KINDS, Comparison, Headline, compare
@@ -69,10 +69,10 @@ class RunView:
         return list(self.folder.result.get("notes", []))
 
     @property
-    def chosen(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """The chosen models: member, kind, and where each came from."""
+    def chosen(self) -> list[dict[str, Any]]:
+        """The chosen models: folder, cycle, step and dev score of each."""
         members = self.folder.result.get("members", {})
-        return [(name, kind, member[kind]) for name, member in members.items() for kind in KINDS if member.get(kind)]
+        return [member[kind] for member in members.values() for kind in KINDS if member.get(kind)]
 
     @cached_property
     def facts(self) -> list[str]:
@@ -122,16 +122,15 @@ class RunView:
     @cached_property
     def scatters(self) -> list[Scatter]:
         """Each student's scores against the labels that it learnt from."""
-        low, high = self._score_range
         charts = []
         for teacher, student in pairwise(self.folder.labels):
             if teacher.same_pairs(student):
-                label, score = teacher.column("score"), student.column("score")
+                label, score = teacher.column("score"), student.opinion()
                 rows = labels.sample_rows(len(label), size=_SCATTER_POINTS)
                 points = list(zip(label[rows].tolist(), score[rows].tolist(), strict=True))
                 axes = (f"label by {teacher.kind}", f"score of the {student.kind} it taught")
                 title, rho = f"cycle {teacher.cycle}: {teacher.kind} → {student.kind}", labels.correlation(label, score)
-                charts.append(scatter(points, low=low, high=high, title=title, axes=axes, rho=rho))
+                charts.append(scatter(points, title=title, axes=axes, rho=rho))
         return charts
 
     @cached_property

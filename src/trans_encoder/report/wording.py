@@ -1,5 +1,7 @@
 """How the report writes numbers."""
 
+from math import isfinite
+
 from trans_encoder.report.intervals import Interval
 
 _MINUS, _NO_BREAK = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}"
@@ -9,6 +11,8 @@ LEVEL = f"95{_NO_BREAK}%"
 
 def number(value: float, digits: int = 1, *, sign: bool = False) -> str:
     """Write a number with a true minus sign and no negative zero; with its sign where it is a difference."""
+    if not isfinite(value):
+        return "n/a"
     return f"{round(value, digits) + 0.0:{'+' if sign else ''}.{digits}f}".replace("-", _MINUS)
 
 
