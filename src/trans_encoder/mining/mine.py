@@ -66,7 +66,7 @@ def mine(
         raise ConfigurationError(f"asked for {pairs} pairs, {max_per_sentence} a sentence; ask for at least 1 of each")
     chosen = _chosen(methods, encoder)
     counts = (mix or Mix()).counts(pairs)
-    sentences = _distinct(text)
+    sentences = _distinct(text if isinstance(text, Text) else Text.from_sentences(text))
     limit = max_per_sentence or max(4, math.ceil(4 * pairs / len(sentences)))
     rng = np.random.default_rng(seed)
     with progress("mining pairs", total=pairs) as advance:
@@ -94,9 +94,9 @@ def _chosen(methods: Sequence[Method] | None, encoder: BiEncoder | None) -> tupl
     return tuple(dict.fromkeys(methods))
 
 
-def _distinct(text: Text | Sequence[str]) -> pa.ChunkedArray:
+def _distinct(text: Text) -> pa.ChunkedArray:
     """Return the sentences without later duplicates, white space and case aside."""
-    column = text.sentences if isinstance(text, Text) else pa.chunked_array([pa.array(text, pa.large_string())])
+    column = text.sentences
     strings = (string for chunk in column.chunks for string in chunk.to_pylist())
     keys = np.fromiter((hash(" ".join(string.split()).casefold()) for string in strings), np.int64, len(column))
     _, first = np.unique(keys, return_index=True)

@@ -1,0 +1,65 @@
+"""How stage 0 trains: the objectives and the presets."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from trans_encoder.config import OptimisationPlan
+from trans_encoder.errors import ConfigurationError
+
+ObjectiveName = Literal["simcse", "mirror", "neighbours"]
+PresetName = Literal["small", "paper"]
+
+
+class ContrastPlan(OptimisationPlan):
+    """How a first bi-encoder is tuned."""
+
+    objective: ObjectiveName = "simcse"
+    """A sentence's other view: by dropout (simcse), a masked span and dropped heads (mirror), the next (neighbours)."""
+    max_sentences: int = Field(gt=1)
+    """A longer text is sampled down to so many sentences."""
+    temperature: float = Field(default=0.05, gt=0)
+    """The temperature of Eq. 1."""
+    span_tokens: int = Field(default=5, gt=0)
+    """mirror: so many adjacent tokens of one view become one mask."""
+    drophead: float = Field(default=0.1, ge=0, lt=1)
+    """mirror: the probability that an attention head is dropped."""
+
+
+PRESETS: dict[PresetName, dict[str, Any]] = {
+    # Encoders up to about 30M parameters on a CPU, in minutes.
+    "small": {
+        "max_sentences": 40_000,
+        "batch_size": 128,
+        "epochs": 1,
+        "learning_rate": 1e-4,
+        "warmup_ratio": 0.1,
+        "max_tokens": 32,
+        "dev_steps": 100,
+        "checkpoint_steps": 50,
+    },
+    # What SimCSE published for base models.
+    "paper": {
+        "max_sentences": 1_000_000,
+        "batch_size": 64,
+        "epochs": 1,
+        "learning_rate": 3e-5,
+        "max_tokens": 32,
+        "group_by_length": False,
+        "weight_decay": 0.0,
+        "dev_steps": 125,
+    },
+}
+"""Settings by the preset's name; anything not in a preset has the default of its field."""
+
+
+def make_plan(preset: PresetName, *, objective: ObjectiveName, overrides: Mapping[str, Any]) -> ContrastPlan:
+    """Resolve a preset and overrides into a plan."""
+    if preset not in PRESETS:
+        raise ConfigurationError(f"unknown preset {preset!r} of bootstrap; choose from: {', '.join(PRESETS)}")
+    try:
+        return ContrastPlan.model_validate({**PRESETS[preset], "objective": objective, **overrides})
+    except ValidationError as error:
+        problems = [f"{each['loc'][0]}: given {each['input']!r}, {each['msg']}" for each in error.errors()]
+        raise ConfigurationError("\n  ".join(["the settings of bootstrap cannot be used:", *problems])) from error

@@ -1,0 +1,123 @@
+"""Stage 0 in a folder of its own, which continues where it was stopped and is never done twice.
+
+```
+OUT/
+  config.json     the settings as resolved
+  manifest.json   the hashes of text, dev set and model, and the checksums of what was made
+  bi/             the bi-encoder: an ordinary sentence-transformers folder, with training.json beside its weights
+  bi.training/    checkpoints, while the stage runs
+```
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from trans_encoder.bootstrap.plan import ContrastPlan, ObjectiveName, PresetName, make_plan
+from trans_encoder.bootstrap.tuning import tune
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.tasks import TestSet
+from trans_encoder.data.text import Text
+from trans_encoder.distill.manifest import RunFolder, Stage, one_by_one, scratch
+from trans_encoder.distill.selection import DevJudge, Judge
+from trans_encoder.distill.team import ModelRef
+from trans_encoder.distill.work import TRAINING
+from trans_encoder.encoders.bi import BiEncoder, PoolingMode
+from trans_encoder.encoders.training import TrainingOptions
+from trans_encoder.files import atomic_folder, write_json
+from trans_encoder.progress import progress
+
+logger = logging.getLogger(__name__)
+
+BI = "bi"
+
+
+def bootstrap(
+    text: Text,
+    model: str | Path,
+    *,
+    out: str | Path,
+    objective: ObjectiveName = "simcse",
+    preset: PresetName = "small",
+    seed: int = 42,
+    dev: TestSet | PairSet | None = None,
+    pooling: PoolingMode | None = None,
+    trust_remote_code: bool = False,
+    **overrides: Any,
+) -> BiEncoder:
+    """Make a first bi-encoder of a PLM from raw text alone and leave it in `out`/bi.
+
+    A dev set only chooses the best checkpoint. Overrides are fields of ContrastPlan. The same call continues a stopped
+    stage and returns what a finished one made.
+    """
+    plan = make_plan(preset, objective=objective, overrides=overrides)
+    test = TestSet("dev", dev) if isinstance(dev, PairSet) else dev
+    judge = None if test is None else DevJudge(test)
+    work = Bootstrap(str(model), text, plan, seed, judge, pooling, trust_remote_code)
+    config, origin, folder = work.config(), work.origin(), Path(out).absolute()
+    with (
+        progress("stage 0", total=1) as advance,
+        RunFolder.open(folder, config=config, origin=origin, engine=one_by_one, advance=advance) as run,
+    ):
+        run.complete([Stage(BI, inputs=origin, work=work)])
+    return BiEncoder.load(Path(out) / BI, trust_remote_code=trust_remote_code)
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """The work of stage 0: tune a model and save it with a record of how that went."""
+
+    model: str
+    text: Text
+    plan: ContrastPlan
+    seed: int
+    judge: Judge | None = None
+    pooling: PoolingMode | None = None
+    trust_remote_code: bool = False
+
+    def config(self) -> dict[str, Any]:
+        """Return the settings as plain values."""
+        fields = ("model", "seed", "pooling", "trust_remote_code")
+        return {"plan": self.plan.model_dump(mode="json"), **{name: getattr(self, name) for name in fields}}
+
+    def origin(self) -> Mapping[str, Any]:
+        """Return the hashes of what the result is made from."""
+        model = ModelRef("start", "bi", self.model, max_tokens=self.plan.max_tokens)
+        return {
+            "text": {"sentences": len(self.text), "hash": self.text.hash},
+            "judge": self.judge and self.judge.fingerprint,
+            "model": model.fingerprint(),
+        }
+
+    def __call__(self, path: Path) -> None:
+        """Write the bi-encoder to a folder."""
+        encoder = self._load()
+        start_score = self.judge(encoder) if self.judge else None
+        options = TrainingOptions(
+            folder=scratch(path),
+            seed=self.seed,
+            judge=self.judge,
+            description=f"tuning {Path(self.model).name} ({self.plan.objective})",
+        )
+        training = tune(encoder, self.text, plan=self.plan, options=options)
+        if start_score is not None and training.best_score is not None and start_score >= training.best_score:
+            logger.warning(
+                "%s scored %.2f before tuning and at best %.2f after; it is kept as it was",
+                *(self.model, start_score, training.best_score),
+            )
+            encoder = self._load()
+        with atomic_folder(path) as temporary:
+            encoder.save(temporary)
+            record = {
+                "seed": self.seed,
+                "start_score": start_score,
+                "best_step": training.best_step,
+                "best_score": training.best_score,
+                "history": [asdict(moment) for moment in training.history],
+            }
+            write_json(temporary / TRAINING, record)
+
+    def _load(self) -> BiEncoder:
+        return BiEncoder.load(self.model, pooling=self.pooling, trust_remote_code=self.trust_remote_code)

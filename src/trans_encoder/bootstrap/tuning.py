@@ -1,0 +1,56 @@
+"""Contrastive tuning of an encoder on the sentences of a text (section 2.1)."""
+
+import logging
+from contextlib import nullcontext
+
+import numpy as np
+import pyarrow as pa
+
+from trans_encoder.bootstrap.contrast import Contrast
+from trans_encoder.bootstrap.plan import ContrastPlan
+from trans_encoder.bootstrap.views import dropped_heads, has_dropout
+from trans_encoder.data.text import Text
+from trans_encoder.encoders.bi import BiEncoder
+from trans_encoder.encoders.tokens import Integers, PairTokens, tokenise
+from trans_encoder.encoders.training import Training, TrainingOptions, fit
+from trans_encoder.errors import ConfigurationError, DataError
+
+logger = logging.getLogger(__name__)
+
+
+def tune(encoder: BiEncoder, text: Text, *, plan: ContrastPlan, options: TrainingOptions) -> Training:
+    """Tune the encoder by the plan's objective and return it with its best (or last) weights."""
+    positives = tokenised(encoder, text, find_positives(text, plan=plan, seed=options.seed), plan=plan)
+    if plan.objective == "simcse" and not has_dropout(encoder):
+        raise ConfigurationError(
+            f"{encoder.name} has no dropout, so both views of a sentence would be the same; choose mirror or neighbours"
+        )
+    mirror = plan.objective == "mirror"
+    with dropped_heads(encoder, probability=plan.drophead) if mirror else nullcontext():
+        objective = Contrast(encoder, positives, plan=plan, seed=options.seed)
+        return fit(encoder, objective, plan=plan, options=options)
+
+
+def find_positives(text: Text, *, plan: ContrastPlan, seed: int) -> Integers:
+    """Return the places of the two sentences of each positive pair: a sentence and itself, or and the next one."""
+    if plan.objective == "neighbours":
+        first = np.flatnonzero(np.diff(text.document) == 0)
+        pairs = np.stack([first, first + 1], axis=1)
+    else:
+        pairs = np.repeat(np.arange(len(text))[:, None], 2, axis=1)
+    if len(pairs) < 2:
+        more = "whole documents or choose simcse" if plan.objective == "neighbours" else "more text"
+        raise DataError(
+            f"{len(text):,} sentences give {len(pairs)} examples for {plan.objective}, 2 are needed; give {more}"
+        )
+    if len(pairs) > plan.max_sentences:
+        logger.info("%d of %d sentences are used, chosen at random (max_sentences)", plan.max_sentences, len(pairs))
+        pairs = pairs[np.sort(np.random.default_rng(seed).choice(len(pairs), plan.max_sentences, replace=False))]
+    return pairs
+
+
+def tokenised(encoder: BiEncoder, text: Text, pairs: Integers, *, plan: ContrastPlan) -> PairTokens:
+    """Tokenise the sentences that are in these pairs."""
+    used, place = np.unique(pairs, return_inverse=True)
+    tokens = tokenise(encoder.model.tokenizer, text.sentences.take(pa.array(used)), max_tokens=plan.max_tokens)
+    return PairTokens(tokens, place.reshape(-1, 2).astype(np.int32))
