@@ -153,6 +153,8 @@ class Inputs(_Frozen):
     """A folder of local task data."""
     inductive: bool = False
     """Keep the task's test pairs out of the training pool."""
+    max_pairs: int | None = Field(default=None, gt=1)
+    """Learn from a random sample of so many pairs, drawn with the run's seed."""
     out: str | None = None
     """The run folder."""
 

@@ -45,6 +45,8 @@ def prepare(
     else:
         task, source = None, str(inputs.pairs)
         pairs = reading.pairs(source)
+    if inputs.max_pairs is not None and inputs.max_pairs < len(pairs):
+        pairs = pairs.sample(inputs.max_pairs, seed=config.seed)
     return Job(
         config=config,
         pairs=pairs,

@@ -40,6 +40,9 @@ Test = Annotated[
     typer.Option("--test", metavar="FILE|TASK", help="Evaluate the start and the result on these labelled pairs."),
 ]
 Inductive = Annotated[bool, typer.Option("--inductive", help="Keep the task's test pairs out of the training pool.")]
+MaxPairs = Annotated[
+    int | None, typer.Option("--max-pairs", metavar="N", help="Learn from a random sample of so many pairs.")
+]
 Assignments = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as cross.learning_rate=1e-4; repeatable."),
@@ -60,6 +63,7 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
         test: Test = None,
         data_dir: DataDir = None,
         inductive: Inductive = False,
+        max_pairs: MaxPairs = None,
         assignments: Assignments = None,
         columns: Columns = None,
         skip_bad: SkipBad = False,
@@ -76,6 +80,7 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
             "inputs.dev": dev,
             "inputs.data_dir": str(data_dir) if data_dir else None,
             "inputs.inductive": inductive,
+            "inputs.max_pairs": max_pairs,
             "inputs.out": out,
             "members": model,
             "preset": preset,
