@@ -178,8 +178,9 @@ def arrow_batches(file: Path, *, kind: str, select: Select) -> Iterator[pa.Recor
                 names = [name for name in select(content.schema_arrow.names) if name is not None]
                 yield from content.iter_batches(batch_size=SLICE_ROWS, columns=names)
             else:
-                yield from _ipc_batches(source)
-    except (pa.ArrowException, OSError) as error:
+                for batch in _ipc_batches(source):
+                    yield batch.select([name for name in select(batch.schema.names) if name is not None])
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         raise DataError(f"{file}: not a whole {kind.capitalize()} file ({error}); make or download it again") from error
 
 

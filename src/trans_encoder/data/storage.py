@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -59,6 +60,7 @@ def open_table(path: Path) -> pa.Table:
         with path.open("rb") as file:
             table = _mapped(file)
         table.validate()
+        table.column_names  # noqa: B018 (names of a damaged file may not be text)
         return table
     except OSError as error:
         raise DataError(f"cannot open {path}: {error.strerror or error}") from error
@@ -96,5 +98,5 @@ def _text_bytes(texts: pa.Array) -> memoryview:
     _, offsets, data = texts.buffers()
     if data is None:
         return memoryview(b"")
-    bounds = memoryview(offsets).cast("q")
-    return memoryview(data)[bounds[texts.offset] : bounds[texts.offset + len(texts)]]
+    bounds = np.frombuffer(offsets, dtype=np.int64, count=texts.offset + len(texts) + 1)
+    return memoryview(data)[bounds[texts.offset] : bounds[-1]]
