@@ -1,0 +1,1 @@
+"""The paper's tables and figures as declarations, run on any models at any scale."""

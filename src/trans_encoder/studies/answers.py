@@ -1,0 +1,74 @@
+"""From a question to a number: make the models it is about, or find them made, and measure them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from trans_encoder.config import MemberConfig
+from trans_encoder.distill.labels import PseudoLabels
+from trans_encoder.distill.team import ModelRef
+from trans_encoder.evaluation.metrics import spearman
+from trans_encoder.report.folder import RunFolder
+from trans_encoder.studies.bench import Bench
+from trans_encoder.studies.predictions import Predictions
+from trans_encoder.studies.study import Question
+
+
+@dataclass(frozen=True)
+class Examiner:
+    """Answers questions about a team's members."""
+
+    bench: Bench
+    predictions: Predictions
+    team: tuple[MemberConfig, ...]
+
+    def answer(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> float | None:
+        """Return the number that a cell asks for about these members; None if there is none."""
+        match question.measure:
+            case "test":
+                return self._test(question, members, seed=seed)
+            case "dev":
+                return self._dev(question, members, seed=seed)
+            case "fit":
+                return self._fit(self._folder(question, members, seed=seed))
+            case "hours":
+                stages = self._folder(question, members, seed=seed).stages.values()
+                return sum(float(stage["seconds"]) for stage in stages) / 3600
+        return None
+
+    def _test(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> float | None:
+        """Return the score on one test set, or the mean over all of the task's; several members are an ensemble."""
+        found = [self._model(question, member, seed=seed) for member in members]
+        models = [model for model in found if model is not None]
+        if len(models) < len(members):
+            return None
+        scores = self.predictions.evaluate(models, self.bench.task(question.tested or question.task).tests)
+        return scores[question.test_set] if question.test_set else fmean(scores.values())
+
+    def _model(self, question: Question, member: MemberConfig, *, seed: int) -> ModelRef | None:
+        match question.way:
+            case "start":
+                return self.bench.start(question, member) if question.kind == "bi" else None
+            case "contrastive":
+                return self.bench.contrast(question, member, seed=seed) if question.kind == "bi" else None
+            case "self" | "mutual":
+                learners = self.team if question.way == "mutual" else [member]
+                return self.bench.run(question, learners, seed=seed).chosen(str(member.name), question.kind)
+
+    def _folder(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> RunFolder:
+        """Return the folder of the run that the members made together."""
+        return RunFolder.open(self.bench.run(question, members, seed=seed).result.folder)
+
+    def _dev(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> float | None:
+        """Return the best dev score of a cycle, or the start's."""
+        folder, name = self._folder(question, members, seed=seed), str(members[0].name)
+        if question.cycle == 0:
+            return folder.start_scores.get(name) if question.kind == "bi" else None
+        wanted = (question.cycle, name, question.kind)
+        judged = [each.score for each in folder.history if (each.cycle, each.member, each.kind) == wanted]
+        return max(judged, default=None)
+
+    def _fit(self, folder: RunFolder) -> float:
+        """Return how closely the first cross-encoders follow the labels that they learnt from, over all pairs."""
+        labels, learnt = (PseudoLabels.open(each.path) for each in folder.labels[:2])
+        return spearman(learnt.scores, labels.scores)

@@ -1,0 +1,51 @@
+"""What models say of test sets, kept on disk: no model is asked the same twice, by whatever study."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.tasks import TestSet
+from trans_encoder.distill.labels import Scores
+from trans_encoder.distill.team import ModelRef
+from trans_encoder.evaluation.evaluate import measure
+from trans_encoder.files import atomic_file
+
+
+def digest(content: Any) -> str:
+    """Return a short checksum of plain values."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The scores of models on test sets, in a folder."""
+
+    folder: Path
+    _known: dict[tuple[ModelRef, str], Scores] = field(default_factory=dict)
+
+    def evaluate(self, models: Sequence[ModelRef], tests: Mapping[str, TestSet]) -> dict[str, float]:
+        """Return the metric of each test set, x100; several models are an ensemble: the mean of their scores."""
+        scores = np.mean([self._scores(model, tests) for model in models], axis=0)
+        ends = np.cumsum([len(test.pairs) for test in tests.values()])
+        parts = np.split(scores, ends[:-1])
+        return {name: measure(part, test) for (name, test), part in zip(tests.items(), parts, strict=True)}
+
+    def _scores(self, model: ModelRef, tests: Mapping[str, TestSet]) -> Scores:
+        """Return the model's score of each pair of all test sets in turn."""
+        asked = digest([test.pairs.hash for test in tests.values()])
+        if (model, asked) not in self._known:
+            settings = [model.kind, model.max_tokens, model.pooling, model.fingerprint()]
+            path = self.folder / f"{digest([asked, settings])}.npy"
+            if not path.exists():
+                scores = model.score(reduce(PairSet.concat, (test.pairs for test in tests.values())))
+                with atomic_file(path) as temporary, temporary.open("wb") as file:
+                    np.save(file, scores, allow_pickle=False)
+            self._known[model, asked] = np.load(path, allow_pickle=False)
+        return self._known[model, asked]
