@@ -383,6 +383,7 @@ def test_the_package_imports_without_torch():
 def test_every_public_name_is_there():
     import trans_encoder
 
+    assert set(trans_encoder.__all__) == set(trans_encoder._HOMES)
     for name in trans_encoder.__all__:
         assert getattr(trans_encoder, name).__doc__
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

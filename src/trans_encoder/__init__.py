@@ -8,12 +8,13 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trans_encoder.config import MemberConfig, RunConfig, load_config
     from trans_encoder.data.pairs import PairSet
     from trans_encoder.data.tasks import Task, TestSet, load_task
     from trans_encoder.distill.labels import PseudoLabels, label
     from trans_encoder.distill.run import Result, distil
     from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
-    from trans_encoder.errors import TransEncoderError
+    from trans_encoder.errors import ConfigurationError, DataError, MissingExtraError, RunError, TransEncoderError
     from trans_encoder.evaluation.evaluate import Evaluation, evaluate
     from trans_encoder.exporting import export
 
@@ -21,11 +22,17 @@ __version__ = version("trans-encoder")
 
 _HOMES = {
     "BiEncoder": "encoders",
+    "ConfigurationError": "errors",
     "CrossEncoder": "encoders",
+    "DataError": "errors",
     "Evaluation": "evaluation.evaluate",
+    "MemberConfig": "config",
+    "MissingExtraError": "errors",
     "PairSet": "data.pairs",
     "PseudoLabels": "distill.labels",
     "Result": "distill.run",
+    "RunConfig": "config",
+    "RunError": "errors",
     "Task": "data.tasks",
     "TestSet": "data.tasks",
     "TransEncoderError": "errors",
@@ -33,17 +40,24 @@ _HOMES = {
     "evaluate": "evaluation.evaluate",
     "export": "exporting",
     "label": "distill.labels",
+    "load_config": "config",
     "load_encoder": "encoders",
     "load_task": "data.tasks",
 }
 
 __all__ = [
     "BiEncoder",
+    "ConfigurationError",
     "CrossEncoder",
+    "DataError",
     "Evaluation",
+    "MemberConfig",
+    "MissingExtraError",
     "PairSet",
     "PseudoLabels",
     "Result",
+    "RunConfig",
+    "RunError",
     "Task",
     "TestSet",
     "TransEncoderError",
@@ -51,6 +65,7 @@ __all__ = [
     "evaluate",
     "export",
     "label",
+    "load_config",
     "load_encoder",
     "load_task",
 ]
