@@ -8,9 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from report_runs import HOSTILE, write_real_run, write_run
+from trans_encoder.cli import app
 from trans_encoder.data.tasks import TestSet
+from trans_encoder.distill.result import Result
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.evaluation.metrics import auc, spearman
 from trans_encoder.report import ModelKey, save_evaluation, write_report
@@ -91,9 +94,9 @@ def test_a_gain_is_known_better_than_its_two_scores(run):
 def test_evaluation_comes_back_as_saved_with_the_ensemble_added(tmp_path):
     gold = [0.0, 1.0, 0.0, 1.0]
     scores = {ModelKey("best", "a", "bi"): [0.0, 0.5, 0.25, 1.0], ModelKey("best", "b", "bi"): [1.0, 0.5, 0.75, 1.0]}
-    path = save_evaluation(tmp_path, "odd name/../x", metric="auc", gold=gold, scores=scores)
-    assert path.parent == tmp_path / "evaluation"
-    outcome = read_evaluation(path)
+    saved = save_evaluation(tmp_path, "odd name/../x", metric="auc", gold=gold, scores=scores)
+    outcome = read_evaluation(tmp_path / "evaluation" / "odd-name-..-x.parquet")
+    assert outcome.values == saved.values
     assert (outcome.name, outcome.metric, outcome.gold.tolist()) == ("odd name/../x", "auc", gold)
     assert outcome.scores[ModelKey("best", TEAM, "bi")].tolist() == [0.5, 0.5, 0.5, 1.0]
     assert outcome.values[ModelKey("best", "a", "bi")] == 100
@@ -114,8 +117,8 @@ def test_headline_answers_by_the_interval(tmp_path, gain, answer):
 
 def test_headline_says_when_the_start_was_kept(tmp_path):
     gold, scores = np.arange(40.0), np.random.default_rng(0).random(40)
-    save_evaluation(tmp_path, "one", metric="spearman", gold=gold, scores={START: scores, BI: scores})
-    headline = compare([read_evaluation(tmp_path / "evaluation" / "one.parquet")])[0].headline
+    outcome = save_evaluation(tmp_path, "one", metric="spearman", gold=gold, scores={START: scores, BI: scores})
+    headline = compare([outcome])[0].headline
     assert headline.answer == "No."
     assert "the start itself was chosen" in headline.text
 
@@ -135,7 +138,7 @@ def test_page_shows_what_the_run_holds(run):
     for text in ("Did it help?", "STS12", "SICK-R", "cycle 2: bi → cross", "torch", "2.13.0", "cross.learning_rate"):
         assert text in page.text
     assert "peak memory: 1.4 GB" in page.text
-    assert "12 of 400 labels were outside" in page.text
+    assert "12 of 250 labels were outside" in page.text
 
 
 def test_page_is_the_same_every_time(run, tmp_path):
@@ -235,6 +238,14 @@ def test_standard_self_distillation_has_no_cross(tmp_path):
     assert "cycle 1: bi → bi" in read(write_report([run])).text
 
 
+def test_command_writes_the_page_and_names_it(run, tmp_path):
+    page = tmp_path / "page.html"
+    done = CliRunner().invoke(app, ["report", str(run), "--out", str(page), "--json"])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout) == {"report": str(page)}
+    assert page.read_bytes() == write_report([run]).read_bytes()
+
+
 def test_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(RunError, match=r"no config\.json"):
         write_report([tmp_path])
@@ -282,8 +293,11 @@ print(write_report([run]).stat().st_size, peak() - before)
 def test_real_run_has_a_report(tmp_path, bert, pairs, dev):
     run = write_real_run(tmp_path / "run", bert=bert, pairs=pairs, dev=dev)
     tests = {"first": TestSet("first", dev), "second": TestSet("second", pairs.with_scores(np.arange(len(pairs)) % 2))}
-    paths = evaluate_run(run, tests)
-    assert [path.name for path in paths] == ["first.parquet", "second.parquet"]
+    outcomes = evaluate_run(run, tests)
+    assert [(one.name, one.metric) for one in outcomes] == [("first", "spearman"), ("second", "auc")]
+    chosen = Result.open(run)
+    assert outcomes[0].values[START] == pytest.approx(chosen.members["bert"].start_score, abs=0.01)
+    assert outcomes[0].values[CROSS] == pytest.approx(chosen.members["bert"].cross.score, abs=0.01)
     page = read(write_report([run]))
     for text in ("first", "second", "cycle 1: bi → cross", "cycle-1/bert/cross", "sentence-transformers"):
         assert text in page.text

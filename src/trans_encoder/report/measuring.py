@@ -10,21 +10,17 @@ import numpy as np
 from trans_encoder.config import RunConfig
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
-from trans_encoder.distill.labels import Scores
 from trans_encoder.distill.result import Result
 from trans_encoder.distill.team import ModelRef, assemble
-from trans_encoder.report.outcomes import ModelKey, save_evaluation
+from trans_encoder.report.outcomes import ModelKey, Outcome, save_evaluation
 
 
-def evaluate_run(run: Path, tests: Mapping[str, TestSet]) -> list[Path]:
-    """Score the test sets with the run's models, one model in memory at a time; save them for the report."""
+def evaluate_run(run: Path, tests: Mapping[str, TestSet]) -> list[Outcome]:
+    """Score the test sets with the run's models, one model in memory at a time; save the scores for the report."""
     pairs = reduce(PairSet.concat, [test.pairs for test in tests.values()])
     ends = np.cumsum([len(test.pairs) for test in tests.values()])
-    scored: dict[ModelRef, list[Scores]] = {}
     models = dict(_models(run))
-    for model in models.values():
-        if model not in scored:
-            scored[model] = np.split(model.score(pairs), ends[:-1])
+    scored = {model: np.split(model.score(pairs), ends[:-1]) for model in dict.fromkeys(models.values())}
     return [
         save_evaluation(
             run,

@@ -70,8 +70,8 @@ class Outcome:
 
 def save_evaluation(
     run: Path, name: str, *, metric: str, gold: npt.ArrayLike, scores: Mapping[ModelKey, npt.ArrayLike]
-) -> Path:
-    """Save the scores of a run's models on the test set `name` as `evaluation/NAME.parquet`; return that file."""
+) -> Outcome:
+    """Save the scores of a run's models on the test set `name` as `evaluation/NAME.parquet`; return what was saved."""
     columns = {"gold": np.asarray(gold, dtype=np.float32)}
     columns |= {str(key): np.asarray(values, dtype=np.float32) for key, values in scores.items()}
     lengths = {column: len(values) for column, values in columns.items()}
@@ -81,7 +81,7 @@ def save_evaluation(
     path = run / "evaluation" / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name)}.parquet"
     with atomic_file(path) as temporary:
         pq.write_table(pa.table(columns).replace_schema_metadata(about), temporary)
-    return path
+    return read_evaluation(path)
 
 
 def read_evaluation(path: Path) -> Outcome:
