@@ -172,7 +172,7 @@ class StageTrainer(Trainer):
         self.kept.loss_steps += 1
         if not np.isfinite(self.kept.loss_sum):
             raise RunError(
-                f"{self._options.description}: the loss became {float(loss)} at step {self.state.global_step + 1}; "
+                f"{self._options.description}: the loss became {float(loss.detach())} at step {self.state.global_step + 1}; "
                 f"lower the learning rate (now {self._plan.learning_rate}) or use --set precision=fp32"
             )
         return loss
@@ -243,7 +243,7 @@ class _EachStep(TrainerCallback):
         self._trainer = trainer
 
     def on_step_end(
-        self, _: TrainingArguments, state: TrainerState, control: TrainerControl, **__: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
         plan, step = self._trainer._plan, state.global_step
         self._trainer.advance(1)
