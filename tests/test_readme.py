@@ -1,0 +1,107 @@
+"""The README's code runs: its Python, its commands in their order, its TOML file and its make targets.
+
+Placeholders: the README's hub names stand for tiny models, `pairs.jsonl`, `dev.jsonl` and `data` for tiny files.
+"""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from conftest import graded
+from trans_encoder.cli import COMMANDS, app
+from trans_encoder.cli.writing import write_pairs
+from trans_encoder.encoders import load_encoder
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def commands():
+    """Return the lines of all bash blocks, in order, without comments."""
+    lines = "".join(blocks("bash")).replace("\\\n", " ").splitlines()
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch, pairs, dev):
+    """A folder with the files that the README names."""
+    monkeypatch.chdir(tmp_path)
+    write_pairs(pairs, tmp_path / "pairs.jsonl")
+    write_pairs(dev, tmp_path / "dev.jsonl")
+    for number, name in enumerate(("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        for split in ("train", "dev", "test"):
+            write_pairs(graded(21, seed=number), tmp_path / "data" / name / f"{split}.jsonl")
+    return tmp_path
+
+
+@pytest.fixture
+def locally(bert, roberta):
+    """Return a function that puts tiny models in the place of the README's hub names."""
+    places = {
+        "princeton-nlp/unsup-simcse-bert-base-uncased": bert,
+        "princeton-nlp/unsup-simcse-roberta-base": roberta,
+        "google-bert/bert-base-uncased": bert,
+    }
+
+    def substitute(text):
+        for name, folder in places.items():
+            text = text.replace(name, str(folder))
+        return text
+
+    return substitute
+
+
+def test_the_python_runs(workplace, locally, capsys):
+    (code,) = blocks("python")
+    exec(compile(locally(code), "README.md", "exec"), {})
+    assert "(2, 32)" in capsys.readouterr().out
+    assert load_encoder(workplace / "runs" / "python" / "best" / "bi").kind == "bi"
+
+
+def test_the_commands_run_in_their_order(workplace, locally):
+    ours = [words for words in commands() if words[0] == "trans-encoder"]
+    assert {words[1] for words in ours} <= {command.__name__ for command in COMMANDS}
+    for words in ours:
+        result = CliRunner().invoke(app, [locally(word) for word in words[1:]])
+        assert result.exit_code == 0, f"{shlex.join(words)}\n{result.output}"
+    for made in ("runs/mine/best/bi", "runs/team/result.json", "scored.jsonl", "labels.parquet", "exported"):
+        assert (workplace / made).exists()
+
+
+def test_the_file_runs(workplace, locally):
+    (content,) = blocks("toml")
+    (workplace / "run.toml").write_text(locally(content), encoding="utf-8")
+    result = CliRunner().invoke(app, ["train", "run.toml"])
+    assert result.exit_code == 0, result.output
+    assert (workplace / "runs" / "file" / "result.json").exists()
+
+
+def test_the_make_targets_exist():
+    targets = {word for words in commands() if words[0] == "make" for word in words[1:]}
+    assert targets == {"demo", "test"}
+    for target in targets | {"setup", "lint"}:
+        subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_the_presets_are_those_of_the_table():
+    from trans_encoder.presets import PRESETS
+
+    for name, preset in PRESETS.items():
+        (row,) = [line for line in README.splitlines() if line.startswith("|") and f"`{name}`" in line]
+        assert f"| {preset['cycles']} | {preset['cross']['epochs']} / {preset['bi']['epochs']} |" in row
+
+
+def test_the_files_named_are_there():
+    linked = re.findall(r"\]\((?!http)(.*?)\)", README)
+    assert linked
+    for name in linked:
+        assert (ROOT / name).exists()
