@@ -53,11 +53,11 @@ class Examiner:
                 return self.bench.contrast(question, member, seed=seed) if question.kind == "bi" else None
             case "self" | "mutual":
                 learners = self.team if question.way == "mutual" else [member]
-                return self.bench.run(question, learners, seed=seed).chosen(str(member.name), question.kind)
+                return self.bench.run(question, learners, seed=seed).best(str(member.name), question.kind)
 
     def _folder(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> RunFolder:
         """Return the folder of the run that the members made together."""
-        return RunFolder.open(self.bench.run(question, members, seed=seed).result.folder)
+        return self.bench.run(question, members, seed=seed).folder
 
     def _dev(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> float | None:
         """Return the best dev score of a cycle, or the start's."""

@@ -10,12 +10,12 @@ from trans_encoder.config import MemberConfig, RunConfig, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import Task, TestSet, load_task
 from trans_encoder.data.text import Text
-from trans_encoder.distill.result import Result
 from trans_encoder.distill.run import run
-from trans_encoder.distill.selection import DevJudge
-from trans_encoder.distill.team import Member, ModelRef, assemble, resolve_members
+from trans_encoder.distill.selection import Candidate, DevJudge, choose
+from trans_encoder.distill.team import Member, ModelRef, Team, assemble, resolve_members
 from trans_encoder.encoders import Kind
 from trans_encoder.errors import ConfigurationError, RunError
+from trans_encoder.report.folder import RunFolder
 from trans_encoder.studies.predictions import digest
 from trans_encoder.studies.scale import Scale
 from trans_encoder.studies.study import Question
@@ -28,15 +28,27 @@ Family = Literal["paper", "paper-large", "small"]
 class Run:
     """A finished run and its team, for its models."""
 
-    result: Result
+    folder: RunFolder
     team: Mapping[str, Member]
 
-    def chosen(self, name: str, kind: Kind) -> ModelRef | None:
-        """Return a member's chosen model of a kind, if the run made one."""
-        chosen, member = self.result.members[name].chosen(kind), self.team[name]
-        if chosen is None:
-            return None
-        return (member.start if kind == "bi" else member.plm).at(self.result.folder / chosen.folder, pooling=None)
+    def best(self, name: str, kind: Kind) -> ModelRef | None:
+        """Return the model of a kind with a member's best dev score over all cycles, if the run trained any.
+
+        As in the paper it is a trained one: the start, which a run keeps where it is better, is in a row of its own.
+        """
+        member = self.team[name]
+        like = member.start if kind == "bi" else member.plm
+        trained = [
+            Candidate(
+                like.at(self._place(moment.cycle, name, kind), pooling=None), moment.cycle, moment.step, moment.score
+            )
+            for moment in self.folder.history
+            if (moment.member, moment.kind) == (name, kind)
+        ]
+        return choose(trained).model if trained else None
+
+    def _place(self, cycle: int, name: str, kind: Kind) -> Path:
+        return self.folder.path / f"cycle-{cycle}" / name / kind
 
 
 @dataclass(frozen=True)
@@ -48,18 +60,12 @@ class Bench:
     scale: Scale
     preset: Family
     overrides: Mapping[str, Any]
+    pair_counts: dict[str, int] = field(default_factory=dict)
+    """How many pairs each task had to learn from."""
+    run_names: set[str] = field(default_factory=set)
+    """The folders of the runs that were asked for."""
     _tasks: dict[str, Task] = field(default_factory=dict)
-    _runs: dict[Path, Run | RunError] = field(default_factory=dict)
-
-    @property
-    def pair_counts(self) -> dict[str, int]:
-        """How many pairs each task had to learn from."""
-        return {name: len(task.pairs) for name, task in sorted(self._tasks.items())}
-
-    @property
-    def run_names(self) -> tuple[str, ...]:
-        """The folders of the runs that were asked for."""
-        return tuple(sorted(folder.name for folder in self._runs))
+    _runs: dict[str, Run | RunError] = field(default_factory=dict)
 
     def task(self, name: str) -> Task:
         """Load a task, once, at the scale of the study."""
@@ -68,21 +74,55 @@ class Bench:
             self._tasks[name] = task if name == "snli" else self.scale.task(task)
         return self._tasks[name]
 
-    def pairs(self, question: Question, *, seed: int) -> PairSet:
-        """Return the pairs that a question's models learn from; the seed decides which, if not all are taken."""
-        pool = self.task(question.task).pairs
-        pairs = pool if question.share == 1 else pool.sample(round(question.share * len(pool)), seed)
-        if question.extra:
-            extra = self.task("snli").pairs.sample(round(question.extra * len(pool)), seed)
-            pairs = pairs.concat(extra)
-        return pairs
+    def start(self, question: Question, member: MemberConfig) -> ModelRef:
+        """Return the first bi-encoder of a member."""
+        return _team(self._config(question, [member], seed=0))[0].start
 
-    def config(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> RunConfig:
+    def run(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> Run:
+        """Let the members teach each other; a run that was made before, for whichever study, is taken as it is.
+
+        A run that breaks down is not tried again for the next question about it.
+        """
+        asked = [question.task, question.share, question.extra, dict(question.overrides), seed]
+        key = digest([asked, [member.model_dump() for member in members]])
+        if key not in self._runs:
+            try:
+                self._runs[key] = self._distil(question, members, seed=seed)
+            except RunError as error:
+                self._runs[key] = error
+        made = self._runs[key]
+        if isinstance(made, RunError):
+            raise made
+        return made
+
+    def contrast(self, question: Question, member: MemberConfig, *, seed: int) -> ModelRef:
+        """Tune a member's first bi-encoder contrastively, with the task's pairs as positives (Eq. 1)."""
+        start, pairs, dev = self.start(question, member), self._pairs(question, seed=seed), self._dev(question)
+        preset: Literal["small", "paper"] = "small" if self.preset == "small" else "paper"
+        key = digest([start.source, start.fingerprint(), start.pooling, preset, seed, pairs.hash, dev.pairs.hash])
+        folder = self._folder(question.task, "contrastive", start.name, key)
+        # The two sentences of a pair are neighbours in a document of their own.
+        sentences = [sentence for first, second, _ in pairs.rows() for sentence in (first, second)]
+        text = Text.from_sentences(sentences, documents=[place // 2 for place in range(len(sentences))])
+        options: dict[str, Any] = {"objective": "neighbours", "preset": preset, "seed": seed, "dev": dev}
+        bootstrap(text, start.source, out=folder, pooling=start.pooling, **options)
+        return start.at(folder / "bi", pooling=None)
+
+    def _distil(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> Run:
+        config, pairs = self._config(question, members, seed=seed), self._pairs(question, seed=seed)
+        team, judge = _team(config), DevJudge(self._dev(question))
+        models = [[member.start.fingerprint(), member.plm.fingerprint()] for member in team]
+        key = digest([config.model_dump(mode="json"), pairs.hash, judge.fingerprint, models])
+        folder = self._folder(question.task, *(member.name for member in team), key)
+        run(config, pairs, out=folder, judge=judge)
+        return Run(RunFolder.open(folder), {member.name: member for member in team})
+
+    def _config(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> RunConfig:
         """Put the preset, the scale, the user's settings and the question's own together."""
-        task, preset = self.task(question.task), self.preset_of(question.task)
+        preset = self._preset(question.task)
         settings = {
             **self.scale.settings(preset),
-            "both_orders": task.symmetric,
+            "both_orders": self.task(question.task).symmetric,
             **self.overrides,
             **question.overrides,
             **self.scale.limits(),
@@ -90,50 +130,20 @@ class Bench:
         }
         return make_config(members, preset=preset, overrides=settings)
 
-    def preset_of(self, task: str) -> str:
-        """Return the preset for a task."""
+    def _preset(self, task: str) -> str:
         if self.preset == "small":
             return "small"
         kind = "binary" if self.task(task).metric == "auc" else "sts"
         return self.preset.replace("paper", f"paper-{kind}")
 
-    def start(self, question: Question, member: MemberConfig) -> ModelRef:
-        """Return the first bi-encoder of a member."""
-        return _team(self.config(question, [member], seed=0))[0].start
-
-    def run(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> Run:
-        """Let the members teach each other; a run that was made before, for whichever study, is taken as it is.
-
-        A run that breaks down is not tried again for the next question about it.
-        """
-        config, pairs = self.config(question, members, seed=seed), self.pairs(question, seed=seed)
-        team, judge = _team(config), DevJudge(self._dev(question))
-        models = [[member.start.fingerprint(), member.plm.fingerprint()] for member in team]
-        key = digest([config.model_dump(mode="json"), pairs.hash, judge.fingerprint, models])
-        folder = self._folder(question.task, *(member.name for member in team), key)
-        if folder not in self._runs:
-            try:
-                result = run(config, pairs, out=folder, judge=judge)
-                self._runs[folder] = Run(result, {member.name: member for member in team})
-            except RunError as error:
-                self._runs[folder] = error
-        made = self._runs[folder]
-        if isinstance(made, RunError):
-            raise made
-        return made
-
-    def contrast(self, question: Question, member: MemberConfig, *, seed: int) -> ModelRef:
-        """Tune a member's first bi-encoder contrastively, with the task's pairs as positives (Eq. 1)."""
-        start, pairs, dev = self.start(question, member), self.pairs(question, seed=seed), self._dev(question)
-        preset: Literal["small", "paper"] = "small" if self.preset == "small" else "paper"
-        key = digest([start.fingerprint(), start.pooling, preset, seed, pairs.hash, dev.pairs.hash])
-        folder = self._folder(question.task, "contrastive", start.name, key)
-        # The two sentences of a pair are neighbours in a document of their own.
-        sentences = [sentence for first, second, _ in pairs.rows() for sentence in (first, second)]
-        text = Text.from_sentences(sentences, documents=[pair // 2 for pair in range(2 * len(pairs))])
-        options: dict[str, Any] = {"objective": "neighbours", "preset": preset, "seed": seed, "dev": dev}
-        bootstrap(text, start.source, out=folder, pooling=start.pooling, **options)
-        return start.at(folder / "bi", pooling=None)
+    def _pairs(self, question: Question, *, seed: int) -> PairSet:
+        """Return the pairs that a question's models learn from; the seed decides which, if not all are taken."""
+        pool = self.task(question.task).pairs
+        self.pair_counts[question.task] = len(pool)
+        pairs = pool if question.share == 1 else pool.sample(round(question.share * len(pool)), seed)
+        if question.extra:
+            pairs = pairs.concat(self.task("snli").pairs.sample(round(question.extra * len(pool)), seed))
+        return pairs
 
     def _dev(self, question: Question) -> TestSet:
         dev = self.task(question.task).dev
@@ -142,8 +152,10 @@ class Bench:
         return dev
 
     def _folder(self, *parts: str) -> Path:
-        return self.out / "runs" / "-".join(parts)
+        name = "-".join(parts)
+        self.run_names.add(name)
+        return self.out / "runs" / name
 
 
-def _team(config: RunConfig) -> tuple[Member, ...]:
+def _team(config: RunConfig) -> Team:
     return assemble(resolve_members(config)[0])

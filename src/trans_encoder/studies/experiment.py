@@ -58,11 +58,11 @@ def experiment(
             "scale": sized.name,
             "seeds": list(writer.seeds),
             "overrides": dict(overrides),
-            "pairs": bench.pair_counts,
+            "pairs": dict(sorted(bench.pair_counts.items())),
         },
         lines=lines,
-        runs=bench.run_names,
-        notes=tuple(dict.fromkeys(writer.notes)),
+        runs=tuple(sorted(bench.run_names)),
+        notes=tuple(dict.fromkeys([*writer.notes, *sized.notes])),
     )
     write_json(folder / study.name / "table.json", table.to_dict())
     with atomic_file(folder / study.name / "table.md") as temporary:

@@ -37,13 +37,13 @@ def find_reference(table: str | None, *, model: str, large: bool) -> str | None:
     rows: dict[str, Any] = paper_tables()[table]["rows"] if table else {}
     size = "large" if large else "base"
     itself = [name for name, hub in paper_models().items() if hub == model]
-    return _first([*itself, f"SimCSE-BERT-{size}", size, "any", *rows], rows)
+    return _first([*itself, f"SimCSE-BERT-{size}", f"{size} models", "all models", *rows], rows)
 
 
 def find_team_reference(table: str | None, *, large: bool) -> str | None:
     """Choose the paper's rows beside which a team is shown."""
     size = "large" if large else "base"
-    return _first([f"{size} ensemble", size], paper_tables()[table]["rows"] if table else {})
+    return _first([f"{size} ensemble", f"{size} models"], paper_tables()[table]["rows"] if table else {})
 
 
 def figure(table: str | None, *, reference: str | None, row: str, column: str) -> Figure | None:

@@ -34,6 +34,11 @@ class Scale:
             raise ConfigurationError(f"got the scale {text}, expected full, smoke or a fraction such as 0.2")
         return cls(f"{fraction:g}", fraction)
 
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the table must know of its scale."""
+        return ["At the scale smoke only that there are figures means something."] if self.smoke else []
+
     def task(self, task: Task) -> Task:
         """Return the task with fewer training pairs; under `smoke` also with fewer test pairs."""
         wanted = _SMOKE_PAIRS if self.smoke else max(_FEWEST_PAIRS, round(self.fraction * len(task.pairs)))

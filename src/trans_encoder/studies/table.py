@@ -40,8 +40,9 @@ class Cell:
             ours += f" ± {self.sd:.2f}"
         if self.paper is None:
             return ours
-        paper = self.paper if isinstance(self.paper, str) else f"{self.paper:.2f}"
-        return f"{ours} ({paper})"
+        if isinstance(self.paper, str):
+            return f"({self.paper})"
+        return f"{ours} ({self.paper:.2f})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the cell as plain values."""
@@ -83,18 +84,18 @@ class Table:
     @property
     def caption(self) -> str:
         """What a reader of the table must know."""
-        beside = {line.model: line.reference for line in self.lines if self._has_paper(line)}
-        named = "; ".join(f"beside {model}: {reference}" for model, reference in beside.items())
-        parts = [self.study.note, f"In brackets: the paper's ({named})." if named else "", *self.notes]
+        beside: dict[str | None, dict[str, None]] = {}
+        for line in self.lines:
+            if any(cell.paper is not None for cell in line.cells.values()):
+                beside.setdefault(line.reference, {})[line.model] = None
+        named = "; ".join(f"{reference} beside {', '.join(models)}" for reference, models in beside.items())
+        parts = [self.study.note, f"In brackets the paper's: {named}." if named else "", *self.notes]
         return " ".join(part for part in parts if part)
 
     @property
     def _columns(self) -> list[str]:
         cells = {name: [line.cells[name] for line in self.lines] for name in self.study.labels}
         return [name for name, column in cells.items() if any(cell.text != _NOTHING for cell in column)]
-
-    def _has_paper(self, line: Line) -> bool:
-        return any(cell.paper is not None for cell in line.cells.values())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the table as plain values, ready for JSON."""
