@@ -73,7 +73,8 @@ def collect(
         tally.reject_unscored()
     elif tally.unscored:
         table = table.drop_columns("score")
-    report = tally.report(skip_bad=skip_bad, remedy=" --columns LEFT,RIGHT reads pairs without their scores.")
+    remedy = " --columns LEFT,RIGHT reads pairs without their scores." if "score" in "".join(tally.problems) else ""
+    report = tally.report(skip_bad=skip_bad, remedy=remedy)
     if partly_scored:
         scored = (batch.filter(pc.is_valid(batch["score"])) for batch in table.to_batches())
         table = spool(scored, schema=PAIR_SCHEMA)

@@ -72,9 +72,14 @@ class Tally:
         added = [(self._file_index, line, f"{self._file}:{line}: {why}") for line in sorted(lines)[:SHOWN_PROBLEMS]]
         return sorted(problems + added)[:SHOWN_PROBLEMS]
 
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What was wrong with the first bad lines."""
+        return tuple(text for _, _, text in self._problems)
+
     def report(self, *, skip_bad: bool, remedy: str = "") -> ReadReport:
         """Return the counts; raise DataError for bad lines that were not to be skipped, or if nothing is left."""
-        problems = tuple(text for _, _, text in self._problems)
+        problems = self.problems
         listing = "".join(f"\n  {text}" for text in problems)
         if self.bad > len(problems):
             listing += f"\n  ... and {self.bad - len(problems):,} more"
