@@ -15,7 +15,7 @@ from trans_encoder.config import TrainingPlan
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.labels import PseudoLabels, anchored, label
 from trans_encoder.distill.manifest import scratch
-from trans_encoder.distill.selection import Judge
+from trans_encoder.distill.selection import Judge, best_anchor
 from trans_encoder.distill.team import Member, ModelRef
 from trans_encoder.encoders import BiEncoder, Encoder, Kind
 from trans_encoder.encoders.training import TrainingOptions, train
@@ -62,16 +62,33 @@ class Label:
     pairs: Path
     teachers: tuple[ModelRef, ...]
     cycle: int
-    anchor: float = 0.0
-    start_labels: Path | None = None
+    anchor: "Anchor | None" = None
 
     def __call__(self, path: Path) -> None:
         """Write the labels."""
         pairs = PairSet.open(self.pairs)
         labels = label(pairs, self.teachers, cycle=self.cycle)
-        if self.start_labels is not None:
-            labels = anchored(labels, PseudoLabels.open(self.start_labels, pairs=pairs), weight=self.anchor)
+        if self.anchor is not None:
+            start = PseudoLabels.open(self.anchor.labels, pairs=pairs)
+            labels = anchored(labels, start, weight=self.anchor.weigh(self.teachers))
         labels.save(path)
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """The start's labels and how much they weigh; without a weight the judge chooses it."""
+
+    labels: Path
+    weight: float | None
+    starts: tuple[ModelRef, ...]
+    judge: Judge | None
+
+    def weigh(self, teachers: tuple[ModelRef, ...]) -> float:
+        """Return the weight of the start against these teachers."""
+        if self.weight is not None:
+            return self.weight
+        assert self.judge is not None
+        return best_anchor(teachers, self.starts, judge=self.judge)
 
 
 @dataclass(frozen=True)
@@ -137,7 +154,7 @@ class Train:
         except DataError as error:
             raise RunError(f"{description}: {error}") from error
         with atomic_folder(path) as temporary:
-            _save(training.encoder, temporary)
+            training.encoder.save(temporary)
             record = {
                 "cycle": self.cycle,
                 "member": name,
@@ -181,18 +198,9 @@ class Keep:
         """Write the model folder."""
         with atomic_folder(path) as temporary:
             if self.is_start:
-                _save(self.model.load(), temporary)
+                self.model.load().save(temporary)
             else:
                 shutil.copytree(
                     self.model.source, temporary, dirs_exist_ok=True, ignore=shutil.ignore_patterns(TRAINING)
                 )
             (temporary / "README.md").write_text(self.card, encoding="utf-8")
-
-
-def _save(encoder: Encoder, folder: Path) -> None:
-    """Save an encoder as the same bytes whatever it did before: fast tokenizers remember how they cut and padded."""
-    backend = getattr(encoder.model.tokenizer, "backend_tokenizer", None)
-    if backend is not None:
-        backend.no_truncation()
-        backend.no_padding()
-    encoder.save(folder)

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.encoders.batching import Inputs, assemble, budget_batches, split_by_length
-from trans_encoder.encoders.loading import Kind, best_device, checked_name, explained, inference
+from trans_encoder.encoders.loading import Kind, best_device, checked_name, explained, inference, save_model
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, Tokens, tokenise
 from trans_encoder.progress import progress
 
@@ -99,7 +99,7 @@ class BiEncoder:
 
     def save(self, folder: Path) -> None:
         """Save as an ordinary sentence-transformers folder in safetensors."""
-        self.model.save_pretrained(str(folder), create_model_card=False)
+        save_model(self.model, folder)
 
     def encode(self, texts: Sequence[str] | pa.Array | pa.ChunkedArray) -> Scores:
         """Return one embedding for each text."""

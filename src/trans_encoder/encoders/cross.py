@@ -11,7 +11,7 @@ from torch import Tensor
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.encoders.batching import Inputs, assemble, budget_batches, split_by_length
 from trans_encoder.encoders.bi import Scores
-from trans_encoder.encoders.loading import Kind, best_device, checked_name, explained, inference
+from trans_encoder.encoders.loading import Kind, best_device, checked_name, explained, inference, save_model
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, longest_first
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import progress
@@ -73,7 +73,7 @@ class CrossEncoder:
 
     def save(self, folder: Path) -> None:
         """Save as an ordinary sentence-transformers folder in safetensors."""
-        self.model.save_pretrained(str(folder), create_model_card=False)
+        save_model(self.model, folder)
 
     def score(self, pairs: PairSet) -> Scores:
         """Return the probability that the cross-encoder gives to each pair, in the given order (section 2.3)."""

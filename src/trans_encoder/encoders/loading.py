@@ -86,6 +86,16 @@ def _read(path: Path) -> dict[str, Any]:
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
+def save_model(model: Any, folder: Path) -> None:
+    """Save as an ordinary sentence-transformers folder: the same bytes whatever the model did before."""
+    backend = getattr(model.tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        # Fast tokenizers remember how they last cut and padded, and would save it.
+        backend.no_truncation()
+        backend.no_padding()
+    model.save_pretrained(str(folder), create_model_card=False)
+
+
 def best_device() -> str:
     """Return the fastest device of this machine: this process's GPU, Apple's, or the CPU."""
     if torch.cuda.is_available():

@@ -90,7 +90,7 @@ class PairTokeniser:
     def __call__(self, pairs: PairSet, *, max_tokens: int) -> PairTokens:
         """Return the tokens of the pairs; a sentence keeps at least its first `max_tokens`."""
         cap = max(max_tokens, 128)
-        key = (self._key, pairs.hash, cap)
+        key = (self._key, pairs.without_scores().hash, cap)
         if key not in self._remembered:
             distinct = pairs.distinct()
             sentences = distinct.sentences if self._prepare is None else self._prepare(distinct.sentences)

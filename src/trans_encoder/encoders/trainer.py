@@ -172,7 +172,7 @@ class StageTrainer(Trainer):
         self.kept.loss_steps += 1
         if not np.isfinite(self.kept.loss_sum):
             raise RunError(
-                f"{self._options.description}: the loss became {float(loss.detach())} at step {self.state.global_step + 1}; "
+                f"{self._options.description}: the loss is {float(loss.detach())} at step {self.state.global_step + 1}; "
                 f"lower the learning rate (now {self._plan.learning_rate}) or use --set precision=fp32"
             )
         return loss
