@@ -1,14 +1,17 @@
 """Mining: bands, balance, rules, and the same pairs for the same seed."""
 
 import importlib
+import json
 import logging
 from collections import Counter
 from random import Random
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from conftest import sentence, words
+from trans_encoder.cli import app
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.errors import ConfigurationError, DataError
@@ -156,3 +159,29 @@ def test_refusals(corpus):
         mine(["One line.", "one  line."], pairs=1)
     with pytest.raises(DataError, match="no pair could be mined"):
         mine(["a b", "c d"], pairs=1, mix=NEAR)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
+def test_the_command_writes_pairs_that_can_be_read(corpus, tmp_path, suffix):
+    (tmp_path / "text.txt").write_text("\n".join(corpus) + "\n")
+    out = tmp_path / f"pairs{suffix}"
+    command = ["mine", "--text", tmp_path / "text.txt", "--out", out, "--pairs", 50, "--mix", "3,1,0,1", "--json"]
+    ran = CliRunner().invoke(app, [str(part) for part in command])
+    assert ran.exit_code == 0, ran.output
+    assert json.loads(ran.stdout)["counts"] == {
+        "near": {"lexical": 30},
+        "middle": {"lexical": 10},
+        "random": {"random": 10},
+    }
+    read = PairSet.read(out)
+    assert (len(read), read.scores) == (50, None)
+
+
+@pytest.mark.parametrize("mix", ["1,2,3", "a,b,c,d", "1,-1,1,1"])
+def test_the_command_refuses_a_strange_mix(corpus, tmp_path, mix):
+    (tmp_path / "text.txt").write_text("\n".join(corpus) + "\n")
+    ran = CliRunner().invoke(
+        app, ["mine", "--text", str(tmp_path / "text.txt"), "--out", str(tmp_path / "pairs.csv"), "--mix", mix]
+    )
+    assert ran.exit_code == 2
+    assert "expected four shares" in ran.stderr

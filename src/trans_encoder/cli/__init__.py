@@ -2,16 +2,18 @@
 
 import typer
 
+from trans_encoder.cli.bootstrap import bootstrap
 from trans_encoder.cli.check import check
 from trans_encoder.cli.evaluate import evaluate
 from trans_encoder.cli.experiment import experiment
 from trans_encoder.cli.export import export
+from trans_encoder.cli.mine import mine
 from trans_encoder.cli.report import report
 from trans_encoder.cli.score import label, score
 from trans_encoder.cli.shell import Shell, start
 from trans_encoder.cli.train import train
 
-COMMANDS = (train, check, evaluate, score, label, export, report, experiment)
+COMMANDS = (train, check, bootstrap, mine, evaluate, score, label, export, report, experiment)
 
 app = typer.Typer(
     name="trans-encoder",

@@ -1,4 +1,4 @@
-"""Scored pairs out: the format comes from the file's name."""
+"""Pairs out: the format comes from the file's name."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from trans_encoder.files import atomic_file
 
 
 def write_pairs(pairs: PairSet, out: Path) -> None:
-    """Write pairs with their scores as .jsonl, .csv or .parquet, atomically."""
+    """Write pairs with their scores, if they have any, as .jsonl, .csv or .parquet, atomically."""
     write = writer_of(out)
     with atomic_file(out) as temporary:
         write(pairs, temporary)
@@ -30,7 +30,7 @@ def writer_of(out: Path) -> Callable[[PairSet, Path], None]:
 def _write_jsonl(pairs: PairSet, file: Path) -> None:
     with file.open("w", encoding="utf-8") as lines:
         for sentence1, sentence2, score in pairs.rows():
-            row = {"sentence1": sentence1, "sentence2": sentence2, "score": score}
+            row = {"sentence1": sentence1, "sentence2": sentence2} | ({} if score is None else {"score": score})
             lines.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trans_encoder.bootstrap.plan import ContrastPlan, ObjectiveName, PresetName, make_plan
-from trans_encoder.bootstrap.tuning import tune
+from trans_encoder.bootstrapping.plan import ContrastPlan, ObjectiveName, PresetName, make_plan
+from trans_encoder.bootstrapping.tuning import tune
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text

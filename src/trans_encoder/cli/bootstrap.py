@@ -1,0 +1,73 @@
+"""`trans-encoder bootstrap`: stage 0, from a PLM and raw text to a first bi-encoder."""
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from trans_encoder.cli.options import Columns, Json, SkipBad, TrustRemoteCode
+from trans_encoder.cli.output import print_result
+from trans_encoder.cli.texts import ColumnOption, Language, LineOption, TextPath, read_text
+from trans_encoder.progress import show_progress
+
+
+def bootstrap(
+    text: TextPath,
+    model: Annotated[str, typer.Option("--model", metavar="PLM", help="A folder or hub name of any encoder.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="The model goes to FOLDER/bi.")],
+    objective: Annotated[
+        Literal["simcse", "mirror", "neighbours"],
+        typer.Option("--objective", help="What is alike: views by dropout, masked views, or adjacent sentences."),
+    ] = "simcse",
+    preset: Annotated[
+        Literal["small", "paper"], typer.Option("--preset", help="For small encoders on a CPU, or as published.")
+    ] = "small",
+    dev: Annotated[
+        Path | None, typer.Option("--dev", metavar="FILE", help="Labelled pairs that choose the best checkpoint.")
+    ] = None,
+    pooling: Annotated[
+        Literal["cls", "mean"] | None, typer.Option("--pooling", help="mean, unless the model says otherwise.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides the order of the text and dropout.")] = 42,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as learning_rate=1e-4; repeatable."),
+    ] = None,
+    line: LineOption = None,
+    column: ColumnOption = None,
+    language: Language = "en",
+    columns: Columns = None,
+    skip_bad: SkipBad = False,
+    trust_remote_code: TrustRemoteCode = False,
+    json: Json = False,
+) -> None:
+    """Tune a language model into a first bi-encoder, from raw text alone.
+
+    A checkpoint that already embeds sentences does not need this. Killed at any point, the same command continues.
+
+    Example: `trans-encoder bootstrap --text corpus.txt --model bert-base-uncased --out start`
+    """
+    from trans_encoder.bootstrapping import bootstrap as run
+    from trans_encoder.cli.reading import Reading
+    from trans_encoder.config import parse_overrides
+
+    with show_progress():
+        overrides = parse_overrides(assignments or [])
+        test = Reading(columns, skip_bad).test_set(dev) if dev else None
+        encoder = run(
+            read_text(text, line=line, column=column, language=language, skip_bad=skip_bad),
+            model,
+            out=out,
+            objective=objective,
+            preset=preset,
+            seed=seed,
+            dev=test,
+            pooling=pooling,
+            trust_remote_code=trust_remote_code,
+            **overrides,
+        )
+    record = json_module.loads((Path(encoder.name) / "training.json").read_text(encoding="utf-8"))
+    result = {"out": encoder.name, **{name: record[name] for name in ("start_score", "best_score", "best_step")}}
+    scores = f"; dev {record['start_score']:.2f} before, {record['best_score']:.2f} after" if test else ""
+    print_result(result, as_json=json, shown=f"{encoder.name}: tuned by {objective}{scores}")

@@ -1,0 +1,80 @@
+"""`trans-encoder mine`: pairs from raw text."""
+
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from trans_encoder.cli.options import Json, SkipBad, TrustRemoteCode
+from trans_encoder.cli.output import print_result
+from trans_encoder.cli.texts import ColumnOption, Language, LineOption, TextPath, read_text
+from trans_encoder.progress import show_progress
+
+
+def mine(
+    text: TextPath,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Write pairs: .jsonl, .csv or .parquet.")],
+    pairs: Annotated[int, typer.Option("--pairs", metavar="N", min=1, help="How many pairs to mine.")] = 10_000,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="BI", help="A bi-encoder, to mine dense neighbours too.")
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", help="lexical or dense; repeatable. Without it, all that can be done."),
+    ] = None,
+    mix: Annotated[
+        str | None,
+        typer.Option("--mix", metavar="NEAR,MIDDLE,FAR,RANDOM", help="Shares of the bands, such as 4,2,2,2."),
+    ] = None,
+    max_per_sentence: Annotated[
+        int | None, typer.Option("--max-per-sentence", metavar="N", min=1, help="A sentence is in at most N pairs.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which pairs are drawn.")] = 0,
+    line: LineOption = None,
+    column: ColumnOption = None,
+    language: Language = "en",
+    skip_bad: SkipBad = False,
+    trust_remote_code: TrustRemoteCode = False,
+    json: Json = False,
+) -> None:
+    """Mine pairs over the whole range of similarity from raw text.
+
+    Neighbours are near (ranks 1-10 of a search), middle (11-100) or far (101-1000); random pairs are added to them.
+
+    Example: `trans-encoder mine --text corpus.txt --out pairs.jsonl --pairs 20000`
+    """
+    from trans_encoder.cli.writing import write_pairs, writer_of
+    from trans_encoder.encoders import BiEncoder
+    from trans_encoder.mining import mine as run
+    from trans_encoder.mining.search import Method
+
+    writer_of(out)
+    with show_progress():
+        encoder = BiEncoder.load(model, trust_remote_code=trust_remote_code) if model else None
+        read = read_text(text, line=line, column=column, language=language, skip_bad=skip_bad)
+        mined = run(
+            read,
+            pairs=pairs,
+            encoder=encoder,
+            methods=cast("list[Method] | None", method or None),
+            mix=_read_mix(mix),
+            seed=seed,
+            max_per_sentence=max_per_sentence,
+        )
+        write_pairs(mined.pairs, out)
+    parts = [f"{count:,} {band} ({method})" for band, by in mined.counts.items() for method, count in by.items()]
+    shown = f"{out}: {len(mined.pairs):,} pairs of {mined.sentences:,} sentences: {', '.join(parts)}"
+    print_result({**mined.to_dict(), "out": str(out)}, as_json=json, shown=shown)
+
+
+def _read_mix(text: str | None) -> Any:
+    from trans_encoder.errors import ConfigurationError
+    from trans_encoder.mining import Mix
+
+    if text is None:
+        return None
+    try:
+        near, middle, far, random = (float(share) for share in text.split(","))
+        return Mix(near=near, middle=middle, far=far, random=random)
+    except ValueError:
+        raise ConfigurationError(f"--mix {text}: expected four shares of at least 0, such as 4,2,2,2") from None

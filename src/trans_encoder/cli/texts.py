@@ -1,0 +1,35 @@
+"""The options of commands that read raw text."""
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from trans_encoder.data.text import Text
+
+logger = logging.getLogger(__name__)
+
+TextPath = Annotated[
+    Path,
+    typer.Option(
+        "--text", metavar="PATH", help="Raw text: a file or folder of .txt, .md, JSONL, TSV, CSV or Parquet, .gz too."
+    ),
+]
+Line = Literal["sentence", "document", "wrapped"]
+LineOption = Annotated[
+    Line | None,
+    typer.Option("--line", help="What a line of the text is, if its kind of file does not tell."),
+]
+ColumnOption = Annotated[str | None, typer.Option("--column", help="The column of the text, if it is not found.")]
+Language = Annotated[str, typer.Option("--language", help="Helps to split documents into sentences.")]
+
+
+def read_text(path: Path, *, line: Line | None, column: str | None, language: str, skip_bad: bool) -> "Text":
+    """Read raw text and say what became of it."""
+    from trans_encoder.data.text import Text
+
+    text = Text.read(path, line=line, column=column, language=language, skip_bad=skip_bad)
+    logger.info("%s", text.report)
+    return text
