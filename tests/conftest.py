@@ -209,6 +209,7 @@ def roberta(tiny_model: TinyModel) -> Path:
 TINY_RUN: dict[str, Any] = {
     "device": "cpu",
     "cycles": 2,
+    "patience": 0,
     "cross": {"batch_size": 16, "learning_rate": 1e-3, "max_tokens": 48, "dev_steps": 5, "checkpoint_steps": 5},
     "bi": {"batch_size": 16, "learning_rate": 1e-3, "epochs": 2, "dev_steps": 4, "checkpoint_steps": 5},
 }

@@ -294,8 +294,8 @@ def test_every_preset_runs(bert, pairs, dev, tmp_path, preset):
     assert {line["cycle"] for line in lines(result.folder)} == {0, 1}
 
 
-def test_without_a_dev_set_the_last_is_kept(bert, pairs, tmp_path):
-    result = distil(pairs, str(bert), out=tmp_path, **TINY_RUN)
+def test_without_a_judge_the_last_is_kept(bert, pairs, tmp_path):
+    result = distil(pairs, str(bert), out=tmp_path, selection="last", **TINY_RUN)
     for kind in ("bi", "cross"):
         assert result.members["bert-32"].chosen(kind).cycle == 2
         assert same(weights(tmp_path / "best" / kind), weights(tmp_path / "cycle-2" / "bert-32" / kind))
@@ -335,7 +335,7 @@ def test_later_labels_are_anchored_to_the_start(bert, pairs, tmp_path):
 
 
 def test_pairs_where_the_order_matters_are_seen_in_one(bert, pairs, tmp_path):
-    distil(pairs, str(bert), out=tmp_path, both_orders=False, **ONE_CYCLE)
+    distil(pairs, str(bert), out=tmp_path, both_orders=False, selection="last", **ONE_CYCLE)
     assert [line["step"] for line in lines(tmp_path) if line["kind"] == "cross"] == [5, 6]
 
 

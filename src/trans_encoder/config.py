@@ -98,8 +98,12 @@ class RunConfig(_Frozen):
     """alternate: bi- and cross-encoders in turn; bi: standard self-distillation, bi-encoders all along."""
     both_orders: bool = True
     """Cross-encoders see every pair in both orders; switch off where the order matters, as in QNLI."""
-    anchor: float = Field(default=0.0, ge=0, lt=1)
-    """Weight of the start's own scores in every later label; 0 is the paper's method."""
+    anchor: float | Literal["auto"] = 0.0
+    """Weight of the start's own scores in every later label; 0 is the paper's method, auto lets the judge choose."""
+    selection: Literal["label-free", "last"] = "label-free"
+    """What chooses checkpoints without a dev set: signals that need no labels, or none: the last is kept."""
+    patience: int = Field(default=1, ge=0)
+    """The run ends after so many cycles in a row that gained nothing for any member; 0: never before the last cycle."""
     cross: TrainingPlan
     """How cross-encoders are trained."""
     bi: TrainingPlan
@@ -112,6 +116,13 @@ class RunConfig(_Frozen):
     """Experiment trackers of the trainer to switch on."""
     trust_remote_code: bool = False
     """Let models that ask for it run their own code."""
+
+    @field_validator("anchor", mode="before")
+    @classmethod
+    def _weight(cls, anchor: Any) -> Any:
+        if anchor != "auto" and not (isinstance(anchor, int | float) and 0 <= anchor < 1):
+            raise ValueError(f'given {anchor!r}, must be "auto", or at least 0 and less than 1')
+        return anchor
 
     @field_validator("members", mode="before")
     @classmethod

@@ -18,7 +18,8 @@ class Facts:
     config: RunConfig
     pairs_count: int
     pairs_hash: str
-    metric: str | None
+    measure: str | None
+    """What models were chosen by, as in "spearman x100 on dev"; None if nothing was judged."""
 
 
 def write_card(chosen: Candidate, start: Candidate, *, facts: Facts) -> str:
@@ -77,8 +78,7 @@ _CROSS_USAGE = [
 def _origin(chosen: Candidate, *, facts: Facts) -> str:
     if chosen.cycle == 0:
         return (
-            "This is the bi-encoder that the run started from, unchanged: "
-            "no bi-encoder of any cycle had a better dev score."
+            "This is the bi-encoder that the run started from, unchanged: no bi-encoder of any cycle was judged better."
         )
     team = "a team of one" if len(facts.config.members) == 1 else f"a team of {len(facts.config.members)}"
     return (
@@ -97,13 +97,13 @@ def _facts(chosen: Candidate, start: Candidate, *, facts: Facts) -> list[str]:
         f"Members of the team: {members}",
         f"Pairs: {facts.pairs_count:,}, SHA-256 {facts.pairs_hash}",
         f"Preset {config.preset}, seed {config.seed}, cycles {config.cycles}, strategy {config.strategy}, "
-        f"formulation {config.formulation}, both orders {config.both_orders}, anchor {config.anchor:g}",
+        f"formulation {config.formulation}, both orders {config.both_orders}, anchor {config.anchor}",
     ]
-    if facts.metric is None:
-        return [*lines, "No dev set was given: this is the last checkpoint, and whether it is better is not known"]
+    if facts.measure is None:
+        return [*lines, "No checkpoint was judged: this is the last one, and whether it is better is not known"]
     return [
         *lines,
-        f"Dev score ({facts.metric} x100): {_number(start.score)} of the first bi-encoder, "
+        f"Score ({facts.measure}): {_number(start.score)} of the first bi-encoder, "
         f"{_number(chosen.score)} of this model",
     ]
 

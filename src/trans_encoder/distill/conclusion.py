@@ -8,30 +8,39 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from trans_encoder.config import RunConfig
 from trans_encoder.distill.cards import Facts, write_card
 from trans_encoder.distill.cycle import START, Workshop
+from trans_encoder.distill.labels import read_provenance
 from trans_encoder.distill.manifest import Stage
 from trans_encoder.distill.result import RESULT, Chosen, MemberResult
-from trans_encoder.distill.selection import Candidate, Judge, choose
+from trans_encoder.distill.selection import Candidate, Judge, choose, idle_cycles
 from trans_encoder.distill.team import Member, ModelRef, Team
 from trans_encoder.distill.work import TRAINING, Keep
 from trans_encoder.encoders import Kind
 from trans_encoder.files import write_json
 
 
-def conclude(team: Team, workshop: Workshop, *, facts: Facts, notes: Sequence[str]) -> None:
+def idle(team: Team, workshop: Workshop, *, cycle: int) -> int:
+    """Count the cycles up to this one since any member's encoder was better than all before it, its start included."""
+    root = workshop.folder.path
+    return min(
+        idle_cycles(_candidates(member, kind, root=root, cycles=cycle))
+        for member in team
+        for kind in _kinds(workshop.config)
+    )
+
+
+def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes: Sequence[str]) -> None:
     """Choose each member's best models (independently for each kind), keep them and write the result."""
-    root, config = workshop.folder.path, workshop.config
-    kinds: tuple[Kind, ...] = ("bi",) if config.formulation == "bi" else ("bi", "cross")
-    starts = {name: entry["score"] for name, entry in _read(root / START).items()}
+    root, kinds = workshop.folder.path, _kinds(workshop.config)
     results: dict[str, MemberResult] = {}
     kept: dict[Kind, list[ModelRef]] = {kind: [] for kind in kinds}
     stages = []
     for member in team:
-        start = Candidate(member.start, cycle=0, step=0, score=starts[member.name])
         chosen: dict[Kind, Chosen] = {}
         for kind in kinds:
-            trained = _candidates(member, kind, root=root, cycles=config.cycles)
+            start, *trained = _candidates(member, kind, root=root, cycles=cycles)
             best = choose([start, *trained] if kind == "bi" else trained)
             place = f"best/{kind}" if len(team) == 1 else f"best/{member.name}/{kind}"
             stages.append(_keep(best, start, place=place, workshop=workshop, facts=facts))
@@ -43,15 +52,21 @@ def conclude(team: Team, workshop: Workshop, *, facts: Facts, notes: Sequence[st
         results=results,
         starts=tuple(member.start for member in team),
         kept={kind: tuple(models) for kind, models in kept.items()},
+        cycles=cycles,
         judge=workshop.judge,
-        notes=(*notes, *_clamped(root, team, cycles=config.cycles, kinds=kinds)),
+        notes=(*notes, *_clamped(root, team, cycles=cycles, kinds=kinds), *_anchors(workshop, cycles=cycles)),
     )
     inputs = {"best": {stage.name: workshop.folder.digest(stage.name) for stage in stages}, "notes": work.notes}
     workshop.folder.complete([Stage(RESULT, inputs, work)])
 
 
+def _kinds(config: RunConfig) -> tuple[Kind, ...]:
+    return ("bi",) if config.formulation == "bi" else ("bi", "cross")
+
+
 def _candidates(member: Member, kind: Kind, *, root: Path, cycles: int) -> list[Candidate]:
-    found = []
+    """Return the start and what each cycle made; a cross-encoder has no start and is compared with the bi-encoder's."""
+    found = [Candidate(member.start, cycle=0, step=0, score=_read(root / START)[member.name]["score"])]
     for cycle in range(1, cycles + 1):
         folder = root / f"cycle-{cycle}" / member.name / kind
         training = _read(folder / TRAINING)
@@ -73,6 +88,7 @@ class Conclude:
     results: Mapping[str, MemberResult]
     starts: tuple[ModelRef, ...]
     kept: Mapping[Kind, tuple[ModelRef, ...]]
+    cycles: int
     judge: Judge | None
     notes: tuple[str, ...]
 
@@ -83,6 +99,7 @@ class Conclude:
             path,
             {
                 "metric": self.judge.name if self.judge else None,
+                "cycles": self.cycles,
                 "members": {name: asdict(result) for name, result in self.results.items()},
                 "ensemble": self._ensemble(),
                 "helped": helped,
@@ -98,7 +115,7 @@ class Conclude:
         return scores | {kind: self.judge.together(models) for kind, models in self.kept.items()}
 
     def _means(self, kind: Kind) -> tuple[float, float] | None:
-        """Return the mean dev score of the members' starts and of their chosen models."""
+        """Return the mean score of the members' starts and of their chosen models."""
         starts = [result.start_score for result in self.results.values()]
         chosen = [each.score for result in self.results.values() if (each := result.chosen(kind))]
         before = [score for score in starts if score is not None]
@@ -113,15 +130,13 @@ class Conclude:
         means = self._means(kind)
         name = f"{kind}-encoder" + ("s" if len(self.results) > 1 else "")
         if means is None or self.judge is None:
-            return (
-                f"The {kind}-encoder of the last cycle was kept: without a dev set nobody knows whether it is better."
-            )
+            return f"The {kind}-encoder of the last cycle was kept: without a judge nobody knows whether it is better."
         before, after = means
         if kind == "bi" and all(result.bi.cycle == 0 for result in self.results.values()):
-            start = f"the start ({self.judge.name} {before:.2f} on dev)"
+            start = f"the start ({self.judge.name} {before:.2f} {self.judge.basis})"
             return f"It did not help the {name}: {start} was at least as good as every cycle's, and was kept."
         verb = "Better" if after > before else "Not better"
-        return f"{verb} {name}: {self.judge.name} {after:.2f} on dev, the start {before:.2f}."
+        return f"{verb} {name}: {self.judge.name} {after:.2f} {self.judge.basis}, the start {before:.2f}."
 
 
 def _helped(score: float | None, start: float | None) -> bool | None:
@@ -140,6 +155,22 @@ def _clamped(root: Path, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> l
                     f"were outside [0, 1]; the BCE loss clamped them"
                 )
     return notes
+
+
+def _anchors(workshop: Workshop, *, cycles: int) -> list[str]:
+    """Say which weight the judge gave to the start in the labels of each stage, if that was left to it."""
+    if workshop.config.anchor != "auto":
+        return []
+    places = [(cycle, kind) for cycle in range(1, cycles + 1) for kind in _kinds(workshop.config)][1:]
+    return [
+        f"cycle {cycle}: labels of the {kind}-encoders mixed with {_anchor(workshop.folder.path, cycle, kind):g} "
+        f"of the start's, chosen by the {workshop.judge.name if workshop.judge else 'judge'}"
+        for cycle, kind in places
+    ]
+
+
+def _anchor(root: Path, cycle: int, kind: Kind) -> float:
+    return float(read_provenance(root / f"cycle-{cycle}" / f"labels-{kind}.parquet").get("anchor", 0.0))
 
 
 def _read(path: Path) -> dict[str, Any]:

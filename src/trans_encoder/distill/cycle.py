@@ -14,7 +14,7 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.manifest import RunFolder, Stage
 from trans_encoder.distill.selection import Judge
 from trans_encoder.distill.team import Member, ModelRef, Team
-from trans_encoder.distill.work import TRAINING, JudgeStarts, Label, SavePairs, Student, Train, WriteHistory
+from trans_encoder.distill.work import TRAINING, Anchor, JudgeStarts, Label, SavePairs, Student, Train, WriteHistory
 from trans_encoder.encoders import Kind
 
 PAIRS, START, HISTORY = "pairs.arrow", "start.json", "history.jsonl"
@@ -59,11 +59,13 @@ class Workshop:
             "pairs": self.folder.digest(PAIRS),
             "teachers": {teacher.name: self.digest(teacher) for teacher in teachers},
         }
-        anchor = self.config.anchor if name != first else 0.0
-        if anchor:
-            inputs |= {"anchor": anchor, "start_labels": self.folder.digest(first)}
-        work = Label(self._path(PAIRS), teachers, cycle, anchor, self._path(first) if anchor else None)
-        self.folder.complete([Stage(name, inputs, work)])
+        anchor = None
+        if self.config.anchor and name != first:
+            weight = None if self.config.anchor == "auto" else self.config.anchor
+            anchor = Anchor(self._path(first), weight, tuple(member.start for member in team), self.judge)
+            inputs |= {"anchor": self.config.anchor, "start_labels": self.folder.digest(first)}
+            inputs |= {"judge": self._judged_by()} if weight is None else {}
+        self.folder.complete([Stage(name, inputs, Label(self._path(PAIRS), teachers, cycle, anchor))])
         return name
 
     def train(self, team: Team, kind: Kind, *, labels: str, cycle: int) -> Team:

@@ -23,7 +23,7 @@ class Chosen:
     """The cycle that made it; 0 is the start itself."""
     step: int
     score: float | None
-    """Dev score x100, if there was a dev set."""
+    """The judge's score x100: on the dev set or, without one, label-free; None if nothing was judged."""
     helped: bool | None
     """Whether it is better than the member's start; None if that is not known."""
 
@@ -48,9 +48,12 @@ class Result:
 
     folder: Path
     metric: str | None
+    """What the scores are: the dev set's metric, or the label-free score; None if nothing was judged."""
+    cycles: int
+    """How many cycles were run: fewer than asked for if they stopped gaining anything."""
     members: Mapping[str, MemberResult]
     ensemble: Mapping[str, float]
-    """Dev scores of the team's mean predictions: start, bi and cross; empty for a team of one or without a dev set."""
+    """Scores of the team's mean predictions: start, bi and cross; empty for a team of one, or if nothing was judged."""
     helped: Mapping[str, bool | None]
     """For each kind, whether the members are better on average than their starts; None if that is not known."""
     summary: str
@@ -80,12 +83,12 @@ class Result:
 
     @property
     def bi(self) -> BiEncoder:
-        """The bi-encoder with the best dev score; without a dev set the first member's."""
+        """The bi-encoder with the best score; if nothing was judged, the first member's."""
         return self.bis[self._best("bi")]
 
     @property
     def cross(self) -> CrossEncoder:
-        """The cross-encoder with the best dev score; without a dev set the first member's."""
+        """The cross-encoder with the best score; if nothing was judged, the first member's."""
         if not self.crosses:
             raise RunError("this run trained no cross-encoder: its formulation was bi (standard self-distillation)")
         return self.crosses[self._best("cross")]

@@ -12,14 +12,14 @@ from trans_encoder.config import MemberConfig, RunConfig, differences, make_conf
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.cards import Facts
-from trans_encoder.distill.conclusion import conclude
+from trans_encoder.distill.conclusion import conclude, idle
 from trans_encoder.distill.cycle import Workshop, run_cycle
 from trans_encoder.distill.manifest import ENVIRONMENT, Engine, RunFolder, one_by_one
 from trans_encoder.distill.result import Result
-from trans_encoder.distill.selection import DevJudge, Judge
-from trans_encoder.distill.team import assemble, resolve_members
+from trans_encoder.distill.selection import DevJudge, Judge, LabelFreeJudge, hold_out
+from trans_encoder.distill.team import Team, assemble, resolve_members
 from trans_encoder.encoders.loading import best_device
-from trans_encoder.errors import DataError
+from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.files import write_json
 from trans_encoder.progress import progress
 
@@ -58,7 +58,10 @@ def run(
     judge: Judge | None = None,
     engine: Engine = one_by_one,
 ) -> Result:
-    """Run a configuration on pairs; without a judge the last checkpoint of each kind is kept."""
+    """Run a configuration on pairs; without a judge some pairs are held out for one that needs no labels.
+
+    With `selection = "last"` there is none at all, and the last checkpoint of each kind is kept.
+    """
     if len(pairs) < 2:
         raise DataError(f"got {len(pairs)} pairs; a run needs at least 2, and some thousands to be of use")
     pairs = pairs.without_scores()
@@ -66,8 +69,15 @@ def run(
     for note in notes:
         logger.warning(note)
     team = assemble(config)
+    given = {"count": len(pairs), "hash": pairs.hash}
+    if judge is None and config.selection == "label-free":
+        pairs, held_out = hold_out(pairs, seed=config.seed)
+        judge = LabelFreeJudge.of(held_out, seed=config.seed)
+        notes.append(f"no dev set was given: {len(held_out):,} of {given['count']:,} pairs were held out to judge by")
+    if judge is None and config.anchor == "auto":
+        raise ConfigurationError('anchor = "auto" needs a judge; give a dev set, or selection = "label-free"')
     origin = {
-        "pairs": {"count": len(pairs), "hash": pairs.hash},
+        "pairs": given,
         "judge": judge.fingerprint if judge else None,
         "models": {member.name: {"bi": member.start.fingerprint(), "plm": member.plm.fingerprint()} for member in team},
     }
@@ -79,12 +89,26 @@ def run(
         _note_environment(folder.path / ENVIRONMENT)
         workshop = Workshop(folder, config, judge)
         workshop.prepare(team, pairs)
-        for cycle in range(1, config.cycles + 1):
-            team = run_cycle(team, workshop, cycle=cycle)
+        team, cycles = _run_cycles(team, workshop)
+        if cycles < config.cycles:
+            notes.append(f"stopped after cycle {cycles} of {config.cycles}: nothing more was gained for any member")
+            logger.warning(notes[-1])
+            advance(_stage_count(config) - _stage_count(config.model_copy(update={"cycles": cycles})))
         workshop.finish()
-        facts = Facts(config, pairs_count=len(pairs), pairs_hash=pairs.hash, metric=judge.name if judge else None)
-        conclude(team, workshop, facts=facts, notes=notes)
+        measure = f"{judge.name} x100 {judge.basis}" if judge else None
+        facts = Facts(config, pairs_count=len(pairs), pairs_hash=pairs.hash, measure=measure)
+        conclude(team, workshop, cycles=cycles, facts=facts, notes=notes)
     return Result.open(out)
+
+
+def _run_cycles(team: Team, workshop: Workshop) -> tuple[Team, int]:
+    """Run the cycles until nothing is gained any more; return the team and how many there were."""
+    config = workshop.config
+    for cycle in range(1, config.cycles + 1):
+        team = run_cycle(team, workshop, cycle=cycle)
+        if 0 < config.patience <= idle(team, workshop, cycle=cycle):
+            break
+    return team, cycle
 
 
 def _stage_count(config: RunConfig) -> int:

@@ -1,11 +1,15 @@
-"""Choosing checkpoints: a judge scores an encoder, and the best of all cycles is kept."""
+"""Choosing checkpoints: a judge scores an encoder, with labels or without, and the best of all cycles is kept."""
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
-from trans_encoder.distill.labels import Teacher, label
+from trans_encoder.distill.labels import Scores, Teacher, label
+from trans_encoder.distill.signals import SIGNALS, Exam, make_exam
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.evaluation.evaluate import measure
 
@@ -18,8 +22,19 @@ class Judge(Protocol):
         """What the score is called in results."""
 
     @property
+    def basis(self) -> str:
+        """What the score was measured on."""
+
+    @property
     def fingerprint(self) -> str:
         """Tell apart judges that give different scores."""
+
+    @property
+    def pairs(self) -> PairSet:
+        """The pairs whose scores the judge wants to see."""
+
+    def rate(self, scores: Scores) -> float:
+        """Return the score of whatever gave these scores to the judge's pairs."""
 
     def __call__(self, encoder: Teacher) -> float:
         """Return the encoder's score."""
@@ -33,6 +48,7 @@ class DevJudge:
     """Judges by a labelled dev set, as the paper does."""
 
     dev: TestSet
+    basis = "on dev"
 
     @property
     def name(self) -> str:
@@ -44,13 +60,103 @@ class DevJudge:
         """Metric and hash of the dev set."""
         return f"{self.dev.metric} {self.dev.pairs.hash}"
 
+    @property
+    def pairs(self) -> PairSet:
+        """The pairs of the dev set."""
+        return self.dev.pairs
+
+    def rate(self, scores: Scores) -> float:
+        """Return the dev set's metric of these scores."""
+        return measure(scores, self.dev)
+
     def __call__(self, encoder: Teacher) -> float:
         """Return the encoder's score on the dev set."""
-        return measure(encoder.score(self.dev.pairs), self.dev)
+        return self.rate(encoder.score(self.pairs))
 
     def together(self, encoders: Sequence[Teacher]) -> float:
         """Return the score of the encoders' mean prediction."""
-        return measure(label(self.dev.pairs, encoders).scores, self.dev)
+        return self.rate(label(self.pairs, encoders).scores)
+
+
+class Weight(NamedTuple):
+    """How much a signal counts, and why."""
+
+    weight: float
+    reason: str
+
+
+WEIGHTS: Mapping[str, Weight] = {
+    "overlap": Weight(0.8, "rises with the dev score in every training, and from the start to each cycle"),
+    "probe scale": Weight(0.2, "falls when an encoder drifts from its texts, which shared wording alone may not show"),
+}
+"""The signals that make the label-free score. Only signals that the start has too: so it can be compared with them."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelFreeJudge:
+    """Judges by signals that need no labels, on pairs that were held out of the training."""
+
+    exam: Exam
+    name = "label-free score"
+    basis = "on held-out pairs"
+
+    @classmethod
+    def of(cls, held_out: PairSet, *, seed: int) -> "LabelFreeJudge":
+        """Make the judge of held-out pairs."""
+        return cls(make_exam(held_out, seed=seed))
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the questions and of the weights."""
+        weights = json.dumps({name: each.weight for name, each in WEIGHTS.items()})
+        return f"label-free {hashlib.sha256((self.pairs.hash + weights).encode()).hexdigest()}"
+
+    @property
+    def pairs(self) -> PairSet:
+        """The questions of the exam."""
+        return self.exam.pairs
+
+    def rate(self, scores: Scores) -> float:
+        """Return the weighted mean of the signals."""
+        answers = self.exam.answers(scores)
+        return sum(each.weight * (SIGNALS[name](answers) or 0.0) for name, each in WEIGHTS.items())
+
+    def __call__(self, encoder: Teacher) -> float:
+        """Return the encoder's label-free score."""
+        return self.rate(encoder.score(self.pairs))
+
+    def together(self, encoders: Sequence[Teacher]) -> float:
+        """Return the score of the encoders' mean prediction."""
+        return self.rate(label(self.pairs, encoders).scores)
+
+
+_MOST_HELD_OUT, _FEWEST_HELD_OUT, _LARGEST_SHARE = 256, 32, 4
+
+
+class Split(NamedTuple):
+    """Pairs to train on and pairs to judge by."""
+
+    training: PairSet
+    held_out: PairSet
+
+
+def hold_out(pairs: PairSet, *, seed: int, number: int | None = None) -> Split:
+    """Take pairs out of the training: one in twenty, from 32 to 256 of them, but never more than a quarter."""
+    if number is None:
+        wanted = min(_MOST_HELD_OUT, max(_FEWEST_HELD_OUT, len(pairs) // 20))
+        number = min(wanted, len(pairs) // _LARGEST_SHARE)
+    held_out = pairs.sample(number, seed=seed)
+    return Split(pairs.without(held_out), held_out)
+
+
+ANCHORS = (0.0, 0.3, 0.5, 0.7)
+"""What `anchor = "auto"` chooses from."""
+
+
+def best_anchor(teachers: Sequence[Teacher], starts: Sequence[Teacher], *, judge: Judge) -> float:
+    """Return the weight of the start at which the mixed labels have the judge's best score, the smallest of equals."""
+    new, old = (label(judge.pairs, each).scores for each in (teachers, starts))
+    return max(ANCHORS, key=lambda anchor: judge.rate((1 - anchor) * new + anchor * old))
 
 
 @dataclass(frozen=True)
@@ -70,3 +176,8 @@ def choose(candidates: Sequence[Candidate]) -> Candidate:
         if candidate.score is None or best.score is None or candidate.score > best.score:
             best = candidate
     return best
+
+
+def idle_cycles(candidates: Sequence[Candidate]) -> int:
+    """Count the cycles since the last that gained anything: 0 if the last of them did."""
+    return candidates[-1].cycle - choose(candidates).cycle

@@ -1,0 +1,290 @@
+"""Choosing without labels: the exam, its signals, the judge, holding out, anchoring, stopping."""
+
+import json
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conftest import TINY_RUN, contents, graded
+from trans_encoder.config import make_config
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.tasks import TestSet
+from trans_encoder.distill.labels import PseudoLabels, read_provenance
+from trans_encoder.distill.run import Result, distil
+from trans_encoder.distill.selection import (
+    ANCHORS,
+    WEIGHTS,
+    Candidate,
+    DevJudge,
+    LabelFreeJudge,
+    best_anchor,
+    hold_out,
+    idle_cycles,
+)
+from trans_encoder.distill.signals import LEVELS, SIGNALS, Answers, heavy_edit, light_edit, make_exam, measure_signals
+from trans_encoder.distill.signals import word_overlap as overlap_of
+from trans_encoder.encoders import BiEncoder, CrossEncoder
+from trans_encoder.errors import ConfigurationError, DataError
+from trans_encoder.presets import PRESETS
+
+AGREEMENTS = {"teacher", "partner", "others", "start", "overlap", "swap", "edit"}
+
+
+class Scorer:
+    """A teacher that knows the degree of likeness of every pair: the share of words in common, and noise."""
+
+    kind = "bi"
+
+    def __init__(self, name="exact", *, noise=0.0, sign=1):
+        self.name, self.noise, self.sign = name, noise, sign
+
+    def score(self, pairs):
+        shares = [
+            len(set(left.split()) & set(right.split())) / max(len(set(left.split()) | set(right.split())), 1)
+            for left, right, _ in pairs.rows()
+        ]
+        random = np.random.default_rng(len(self.name))
+        exact = self.sign * np.array(shares) + self.noise * random.normal(size=len(pairs))
+        return np.clip(exact, -1, 1).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def held_out():
+    return graded(60, seed=9).without_scores()
+
+
+@pytest.fixture(scope="module")
+def exam(held_out):
+    return make_exam(held_out, seed=3, thorough=True)
+
+
+@pytest.fixture(scope="module")
+def judge(held_out):
+    return LabelFreeJudge.of(held_out, seed=3)
+
+
+def answers_of(exam, scorer, **known):
+    return replace(exam.answers(scorer.score(exam.pairs)), **known)
+
+
+def test_an_exam_is_the_same_for_the_same_seed(held_out, exam):
+    assert make_exam(held_out, seed=3, thorough=True).pairs.hash == exam.pairs.hash
+    assert make_exam(held_out, seed=4, thorough=True).pairs.hash != exam.pairs.hash
+
+
+def test_probes_are_a_sentence_against_more_and_more_damage(held_out, exam):
+    rows = [(left, right) for left, right, _ in exam.pairs.rows(len(LEVELS) * exam.sentences)]
+    itself, light, heavy, another = (rows[n * exam.sentences : (n + 1) * exam.sentences] for n in range(len(LEVELS)))
+    known = set(held_out.distinct().sentences.to_pylist())
+    assert all(left == right and left in known for left, right in itself)
+    assert all(right != left and len(set(left.split()) - set(right.split())) <= 1 for left, right in light)
+    assert all(len(set(left.split()) - set(right.split())) >= 2 for left, right in heavy)
+    assert all(right != left and right in known for left, right in another)
+    assert [left for left, _ in itself] == [left for left, _ in another]
+
+
+def test_a_thorough_exam_asks_for_swapped_and_edited_pairs(held_out, exam):
+    count, begin = len(held_out), len(LEVELS) * exam.sentences
+    plain, swapped, edited = (exam.pairs.take(range(begin + n * count, begin + (n + 1) * count)) for n in range(3))
+    assert plain.hash == held_out.hash
+    assert (swapped.sentence1, swapped.sentence2) == (held_out.sentence2, held_out.sentence1)
+    assert edited.sentence2 == held_out.sentence2
+    assert all(old != new for old, new in zip(held_out.sentence1, edited.sentence1, strict=True))
+    assert len(make_exam(held_out, seed=3).pairs) == begin + count
+
+
+@pytest.mark.parametrize("text", ["a dog runs over the wide green field", "心不全の患者を治療する薬剤", "heart attack"])
+def test_edits_know_no_language(text):
+    random = np.random.default_rng(0)
+    for _ in range(8):
+        light = light_edit(text, random=random)
+        heavy = heavy_edit(text, other="she sings an old song", random=random)
+        assert len(text) - 8 < len(light) <= len(text)
+        assert heavy not in (text, light)
+    assert light_edit("x", random=random) == "x"
+
+
+def test_shared_wording_needs_no_white_space():
+    same, near, far = overlap_of(["心不全の治療"] * 3, ["心不全の治療", "心不全の薬", "今日は晴れ"])
+    assert same == pytest.approx(1)
+    assert same > near > far
+
+
+def test_the_better_of_two_encoders_has_the_better_signals(exam):
+    exact, noisy = (answers_of(exam, Scorer(noise=noise)) for noise in (0.0, 0.3))
+    for name in ("overlap", "probe order", "probe scale", "edit", "swap"):
+        assert SIGNALS[name](exact) > SIGNALS[name](noisy), name
+
+
+def test_agreements_are_rank_correlations_with_what_is_known(exam):
+    exact, opposite = answers_of(exam, Scorer()), answers_of(exam, Scorer(sign=-1))
+    for name in ("teacher", "partner", "others", "start"):
+        assert SIGNALS[name](exact) is None
+        assert SIGNALS[name](replace(exact, **{name: exact.plain})) == pytest.approx(100)
+        assert SIGNALS[name](replace(exact, **{name: opposite.plain})) == pytest.approx(-100)
+    assert measure_signals(exact).keys() >= AGREEMENTS
+
+
+def test_a_collapsed_encoder_has_no_good_signal(exam):
+    constant = exam.answers(np.full(len(exam.pairs), 1.0, dtype=np.float32))
+    expected = {"overlap": 0, "swap": 0, "edit": 0, "probe order": 50, "probe scale": 0, "contrast": 0, "spread": 0}
+    assert {name: value for name, value in measure_signals(constant).items() if value is not None} == pytest.approx(
+        expected
+    )
+
+
+def test_spread_is_full_when_all_scores_are_used_alike():
+    scores = np.linspace(0, 1, 200, dtype=np.float32)
+    answers = Answers(plain=scores, probes=np.zeros((4, 2), dtype=np.float32), overlap=scores)
+    assert SIGNALS["spread"](answers) == pytest.approx(100)
+    assert SIGNALS["contrast"](answers) == 100
+
+
+def test_too_little_to_judge_by_is_said():
+    with pytest.raises(DataError, match=r"1 held-out pairs.*selection=last"):
+        make_exam(PairSet.from_lists(["one two three four"], ["five six seven eight"]), seed=0)
+    with pytest.raises(DataError, match="0 texts that are long enough"):
+        make_exam(PairSet.from_lists(["a", "b"], ["c", "d"]), seed=0)
+
+
+def test_the_judge_prefers_the_better_encoder(judge):
+    scores = [judge(Scorer(noise=noise)) for noise in (0.0, 0.2, 0.6)]
+    assert scores == sorted(scores, reverse=True)
+    assert 0 < scores[-1] < scores[0] <= 100
+    assert sum(each.weight for each in WEIGHTS.values()) == pytest.approx(1)
+    assert WEIGHTS.keys() <= SIGNALS.keys()
+
+
+def test_a_mean_of_noisy_encoders_is_judged_better_than_each(judge):
+    team = [Scorer(name, noise=0.3) for name in ("one", "three")]
+    assert judge.together(team) > max(judge(member) for member in team)
+
+
+def test_judges_are_told_apart_and_can_be_sent_to_another_process(held_out, judge):
+    assert LabelFreeJudge.of(held_out, seed=3).fingerprint == judge.fingerprint
+    assert LabelFreeJudge.of(held_out, seed=4).fingerprint != judge.fingerprint
+    sent = pickle.loads(pickle.dumps(judge))
+    assert sent.fingerprint == judge.fingerprint
+    assert sent(Scorer(noise=0.3)) == judge(Scorer(noise=0.3))
+
+
+@pytest.mark.parametrize(("count", "expected"), [(20, 5), (96, 24), (300, 32), (1000, 50), (9000, 256)])
+def test_a_few_of_the_pairs_are_held_out(count, expected):
+    pairs = PairSet.from_lists([f"a{n}" for n in range(count)], [f"b{n}" for n in range(count)])
+    split = hold_out(pairs, seed=1)
+    assert (len(split.training), len(split.held_out)) == (count - expected, expected)
+    assert len(split.training.without(split.held_out)) == len(split.training)
+    assert hold_out(pairs, seed=1).held_out.hash == split.held_out.hash != hold_out(pairs, seed=2).held_out.hash
+
+
+def test_no_held_out_pair_is_trained_on_in_either_order():
+    pairs = PairSet.from_lists(["a", "b", "c", "d"] * 2, ["b", "a", "d", "c"] * 2)
+    split = hold_out(pairs, seed=0, number=1)
+    assert len(split.training) == 4
+
+
+def test_the_anchor_is_weighed_by_the_judge(judge):
+    good, bad = Scorer("good", noise=0.05), Scorer("bad", noise=0.9)
+    assert best_anchor([good], [bad], judge=judge) == 0
+    assert best_anchor([bad], [good], judge=judge) == max(ANCHORS)
+    assert best_anchor([good], [good], judge=judge) == 0  # the smallest of equals
+    dev = DevJudge(TestSet("dev", graded(60, seed=9)))
+    assert best_anchor([Scorer("one", noise=0.3)], [Scorer("three", noise=0.3)], judge=dev) in (0.3, 0.5, 0.7)
+
+
+def test_idle_cycles_are_counted_from_the_last_gain():
+    def idle(*scores):
+        return idle_cycles([Candidate(model=None, cycle=n, step=0, score=score) for n, score in enumerate(scores)])
+
+    assert [idle(5.0, 6.0), idle(5.0, 5.0), idle(5.0, 6.0, 5.5), idle(5.0, 4.0, 4.5)] == [0, 1, 1, 2]
+    assert idle(None, None, None) == 0
+
+
+def test_paper_presets_never_stop_early():
+    for preset in PRESETS:
+        assert make_config(["a"], preset=preset).patience == (0 if preset.startswith("paper") else 1)
+
+
+@pytest.mark.parametrize("value", [1, -0.1, "much", None])
+def test_an_anchor_that_is_no_weight_is_refused(value):
+    with pytest.raises(ConfigurationError, match=r'anchor: given .*, must be "auto", or at least 0 and less than 1'):
+        make_config(["a"], overrides={"anchor": value})
+
+
+@pytest.fixture(scope="module")
+def label_free(tmp_path_factory, bert, pairs):
+    """A finished run without a dev set, its labels anchored as the judge thinks best."""
+    folder = tmp_path_factory.mktemp("label-free")
+    return distil(pairs, str(bert), out=folder, anchor="auto", **TINY_RUN).folder
+
+
+def test_without_a_dev_set_the_label_free_score_chooses(label_free, pairs):
+    result = Result.open(label_free)
+    member = result.members["bert-32"]
+    training, held_out = hold_out(pairs, seed=42)
+    assert PairSet.open(label_free / "pairs.arrow").hash == training.hash
+    judge = LabelFreeJudge.of(held_out, seed=42)
+    assert result.metric == judge.name
+    history = [json.loads(line) for line in (label_free / "history.jsonl").read_text().splitlines()]
+    for kind, encoder in (("bi", result.bi), ("cross", result.cross)):
+        judged = [line["score"] for line in history if line["kind"] == kind]
+        assert member.chosen(kind).score == max(judged) == pytest.approx(judge(encoder))
+        assert member.chosen(kind).helped == (member.chosen(kind).score > member.start_score)
+        card = (label_free / "best" / kind / "README.md").read_text()
+        assert "Score (label-free score x100 on held-out pairs)" in card
+    assert "label-free score" in result.summary
+    assert any("24 of 96 pairs were held out" in note for note in result.notes)
+
+
+def test_the_chosen_anchors_are_kept_with_the_labels_and_told(label_free):
+    result, start = Result.open(label_free), PseudoLabels.open(label_free / "cycle-1" / "labels-bi.parquet")
+    assert "anchor" not in start.provenance
+    for cycle, kind in ((1, "cross"), (2, "bi"), (2, "cross")):
+        path = label_free / f"cycle-{cycle}" / f"labels-{kind}.parquet"
+        anchor = read_provenance(path).get("anchor", 0.0)
+        assert anchor in ANCHORS
+        told = f"cycle {cycle}: labels of the {kind}-encoders mixed with {anchor:g} "
+        assert any(note.startswith(told) for note in result.notes)
+        labels = PseudoLabels.open(path)
+        expected = (1 - anchor) * labels.by_teacher["bert-32"] + anchor * start.scores
+        np.testing.assert_allclose(labels.scores, expected, atol=1e-6)
+
+
+def test_the_same_run_again_gives_the_same_and_does_nothing(label_free, bert, pairs, tmp_path):
+    before = contents(label_free)
+    distil(pairs, str(bert), out=label_free, anchor="auto", **TINY_RUN)
+    assert contents(label_free) == before
+    again = distil(pairs, str(bert), out=tmp_path, anchor="auto", **TINY_RUN)
+    assert contents(again.folder) == before
+
+
+def test_a_start_that_the_signals_prefer_is_kept(bert, pairs, tmp_path):
+    harmful = {**TINY_RUN, "bi": {**TINY_RUN["bi"], "learning_rate": 0.3, "epochs": 1}, "patience": 1}
+    result = distil(pairs, str(bert), out=tmp_path, formulation="bi", **harmful)
+    assert (result.members["bert-32"].bi.cycle, result.helped) == (0, {"bi": False})
+    assert result.summary.startswith("It did not help the bi-encoder: the start (label-free score")
+    np.testing.assert_allclose(result.bi.score(pairs), BiEncoder.load(bert).score(pairs), atol=1e-6)
+    assert result.cycles == 1
+    assert not (tmp_path / "cycle-2").exists()
+    assert any(note.startswith("stopped after cycle 1 of 2") for note in result.notes)
+
+
+def test_a_dev_set_decides_when_there_is_one(mutual):
+    result = Result.open(mutual)
+    assert (result.metric, result.cycles) == ("spearman", 2)
+
+
+def test_an_anchor_cannot_be_chosen_without_a_judge(bert, pairs, tmp_path):
+    with pytest.raises(ConfigurationError, match='anchor = "auto" needs a judge'):
+        distil(pairs, str(bert), out=tmp_path / "run", anchor="auto", selection="last", **TINY_RUN)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_exam_costs_little(bert, judge):
+    """It has a tenth of the pairs, or fewer, that a cross-encoder is trained on between two judgements."""
+    many = PairSet.from_lists([f"one two three {n}" for n in range(9000)], [f"five six {n} eight" for n in range(9000)])
+    plan, questions = make_config(["a"]).cross, LabelFreeJudge.of(hold_out(many, seed=0).held_out, seed=0).pairs
+    assert len(questions) <= plan.dev_steps * plan.batch_size / 10
+    assert isinstance(judge(CrossEncoder.load(bert)), float)
