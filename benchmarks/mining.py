@@ -2,17 +2,19 @@
 
     python benchmarks/mining.py corpus.txt.gz --sentences 100000 1000000 --pairs-per-sentence 0.1
 
-Each size is mined in a process of its own, so that its peak memory is its own; it includes reading the text, the seconds do not.
+Each size is mined in a process of its own, so that its peak memory is its own. The memory includes reading the text,
+the seconds do not.
 """
 
 import argparse
 import json
-import math
 import resource
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from measuring import exponent
 
 
 def measure(path: Path, sentences: int, pairs: int) -> dict[str, float]:
@@ -51,11 +53,9 @@ def main() -> None:
         output = subprocess.run([str(part) for part in command], check=True, stdout=subprocess.PIPE).stdout
         rows.append(json.loads(output))
         print(json.dumps(rows[-1]), flush=True)
-    if len(rows) > 1:
-        first, last = rows[0], rows[-1]
-        growth = math.log(last["sentences"] / first["sentences"])
-        for what in ("seconds", "cpu_seconds", "peak_gib"):
-            print(f"{what} grows as sentences ** {math.log(last[what] / first[what]) / growth:.2f}")
+    sizes = [row["sentences"] for row in rows]
+    for what in ("seconds", "cpu_seconds", "peak_gib"):
+        print(f"{what} grows as sentences ** {exponent(sizes, [row[what] for row in rows]):.2f}")
 
 
 if __name__ == "__main__":
