@@ -1,6 +1,7 @@
 """PairSet: what it holds, what it gives back, and the laws that its methods obey."""
 
 import pickle
+import time
 from pathlib import Path
 
 import numpy as np
@@ -240,3 +241,11 @@ def test_a_table_with_bad_rows_names_them_or_counts_them():
         PairSet.from_table(table)
     pairs = PairSet.from_table(table, skip_bad=True)
     assert (len(pairs), pairs.report.read, pairs.report.bad, pairs.report.total) == (1, 1, 2, 3)
+
+
+def test_a_shuffled_dataset_is_read_quickly():
+    dataset = Dataset.from_dict({"a": [f"left {i}" for i in range(5000)], "b": ["right"] * 5000}).shuffle(seed=1)
+    started = time.process_time()
+    pairs = PairSet.from_dataset(dataset)
+    assert time.process_time() - started < 5
+    assert pairs.sentence1.to_pylist() == dataset["a"][:]

@@ -81,12 +81,14 @@ def load_hub_split(name: str) -> PairSet:
 
 def from_hub_rows(dataset: Any, *, where: HubSplit) -> PairSet:
     """Take the declared rows and columns out of a loaded split."""
-    order = np.arange(len(dataset))
-    if where.shuffled:
-        order = np.random.default_rng(_SEED).permutation(order)
-    pairs = PairSet.from_dataset(dataset.select(order[slice(*where.rows)]), columns=where.columns, skip_bad=True)
+    pairs = PairSet.from_dataset(dataset, columns=where.columns, skip_bad=True)
     if pairs.report and pairs.report.bad:
         logger.warning("%s: %s", where.path, pairs.report)
+    order = np.arange(len(pairs))
+    if where.shuffled:
+        order = np.random.default_rng(_SEED).permutation(order)
+    if where.shuffled or where.rows != (0, None):
+        pairs = pairs.take(order[slice(*where.rows)])
     if pairs.scores is None:
         return pairs
     low, high = where.scale

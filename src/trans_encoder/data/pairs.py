@@ -84,7 +84,8 @@ class PairSet:
         if isinstance(dataset, dict):
             raise DataError(f"this is a set of splits ({', '.join(dataset)}); give one of them, as dataset[split]")
         tables = dataset.with_format("arrow").iter(batch_size=SLICE_ROWS)
-        batches = (batch for table in tables for batch in table.to_batches())
+        # A shuffled data set comes in chunks of single rows.
+        batches = (batch for table in tables for batch in table.combine_chunks().to_batches())
         return cls._from_batches(batches, source="dataset", columns=columns, skip_bad=skip_bad)
 
     @classmethod
