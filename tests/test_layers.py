@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import trans_encoder
+
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "trans_encoder"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
@@ -70,3 +72,11 @@ def test_no_catch_all_modules():
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_files_stay_short(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+
+
+def test_every_public_name_is_there_and_has_one_home():
+    assert list(trans_encoder._HOMES) == trans_encoder.__all__ == sorted(trans_encoder.__all__)
+    for name in trans_encoder.__all__:
+        found = getattr(trans_encoder, name)
+        assert callable(found)
+        assert found.__doc__

@@ -1,6 +1,7 @@
 """The README's code runs: its Python, its commands in their order, its TOML file and its make targets.
 
-Placeholders: the README's hub names stand for tiny models, `pairs.jsonl`, `dev.jsonl` and `data` for tiny files.
+Placeholders: the README's hub names stand for tiny models, `pairs.jsonl`, `dev.jsonl`, `corpus.txt` and `data` for
+tiny files.
 """
 
 import re
@@ -31,9 +32,10 @@ def commands():
 
 
 @pytest.fixture
-def workplace(tmp_path, monkeypatch, pairs, dev):
+def workplace(tmp_path, monkeypatch, pairs, dev, sentences):
     """A folder with the files that the README names."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpus.txt").write_text("\n".join(sentences), encoding="utf-8")
     write_pairs(pairs, tmp_path / "pairs.jsonl")
     write_pairs(dev, tmp_path / "dev.jsonl")
     for number, name in enumerate(("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")):
@@ -73,7 +75,14 @@ def test_the_commands_run_in_their_order(workplace, locally):
     for words in ours:
         result = CliRunner().invoke(app, [locally(word) for word in words[1:]])
         assert result.exit_code == 0, f"{shlex.join(words)}\n{result.output}"
-    for made in ("runs/mine/best/bi", "runs/team/result.json", "scored.jsonl", "labels.parquet", "exported"):
+    for made in (
+        "runs/mine/best/bi",
+        "runs/team/result.json",
+        "mined.jsonl",
+        "scored.jsonl",
+        "labels.parquet",
+        "exported",
+    ):
         assert (workplace / made).exists()
 
 
