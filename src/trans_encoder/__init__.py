@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trans_encoder.errors import ConfigurationError, DataError, MissingExtraError, RunError, TransEncoderError
     from trans_encoder.evaluation.evaluate import Evaluation, evaluate
     from trans_encoder.exporting import export
+    from trans_encoder.from_text import distil_text
 
 __version__ = version("trans-encoder")
 
@@ -37,6 +38,7 @@ _HOMES = {
     "TestSet": "data.tasks",
     "TransEncoderError": "errors",
     "distil": "distill.run",
+    "distil_text": "from_text",
     "evaluate": "evaluation.evaluate",
     "export": "exporting",
     "label": "distill.labels",
@@ -62,6 +64,7 @@ __all__ = [
     "TestSet",
     "TransEncoderError",
     "distil",
+    "distil_text",
     "evaluate",
     "export",
     "label",

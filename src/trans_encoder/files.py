@@ -28,7 +28,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         _sync(temporary)
-        os.replace(temporary, path)
+        temporary.replace(path)
         _sync(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -47,7 +47,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         for file in sorted(temporary.rglob("*")):
             _sync(file)
         shutil.rmtree(path, ignore_errors=True)
-        os.replace(temporary, path)
+        temporary.replace(path)
         _sync(path.parent)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)

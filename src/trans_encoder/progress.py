@@ -34,7 +34,7 @@ def progress(description: str, *, total: int) -> Iterator[Callable[[int], None]]
     """Yield a function that advances a bar of `total` units by the given number."""
     bars = _current.get()
     if bars is None:
-        yield lambda units: None
+        yield lambda _: None
         return
     task = bars.add_task(description, total=total)
     try:

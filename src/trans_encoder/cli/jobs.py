@@ -5,11 +5,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from trans_encoder.cli.reading import Reading
 from trans_encoder.config import Inputs, RunConfig, load_config, parse_overrides
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TASKS, Task, TestSet, load_task
+from trans_encoder.data.text import Text
 from trans_encoder.errors import ConfigurationError
+from trans_encoder.from_text import MINED_PAIRS
 
 
 @dataclass(frozen=True)
@@ -18,8 +23,11 @@ class Job:
 
     config: RunConfig
     pairs: PairSet
+    """The pairs to learn from; of raw text, stand-ins of the same length until its pairs are mined."""
     source: str
     """Where the pairs came from."""
+    text: Text | None
+    """Raw text to mine the pairs from."""
     dev: TestSet | None
     tests: Mapping[str, TestSet]
     out: Path
@@ -34,14 +42,18 @@ def prepare(
     inputs, config = job.inputs, job.run
     if inputs.out is None:
         raise ConfigurationError("no run folder; give --out RUN")
-    if (inputs.pairs is None) == (inputs.task is None):
-        raise ConfigurationError("give the pairs to learn from: either --pairs FILE or --task NAME")
-    data_dir = inputs.data_dir
+    if [inputs.pairs, inputs.task, inputs.text].count(None) != 2:
+        raise ConfigurationError("give what to learn from, one of --pairs FILE, --task NAME or --text PATH")
+    data_dir, text = inputs.data_dir, None
     if inputs.task is not None:
         task = load_task(inputs.task, data_dir=data_dir, inductive=inputs.inductive)
         pairs, source = task.pairs, f"task {task.name}"
         if not task.symmetric and "both_orders" not in config.model_fields_set:
             config = config.model_copy(update={"both_orders": False})
+    elif inputs.text is not None:
+        task, source = None, f"raw text {inputs.text}"
+        text = reading.text(inputs.text)
+        pairs = _stand_ins(text, count=inputs.max_pairs or MINED_PAIRS)
     else:
         task, source = None, str(inputs.pairs)
         pairs = reading.pairs(source)
@@ -51,10 +63,18 @@ def prepare(
         config=config,
         pairs=pairs,
         source=source,
+        text=text,
         dev=_dev_set(inputs, task, reading),
         tests=_test_sets(test, data_dir=data_dir, reading=reading),
         out=Path(inputs.out),
     )
+
+
+def _stand_ins(text: Text, *, count: int) -> PairSet:
+    """Pair sentences of the text with their successors, as many as will be mined."""
+    rows = np.arange(min(count, len(text) - 1))
+    left, right = (text.sentences.take(pa.array(part)) for part in (rows, rows + 1))
+    return PairSet.from_table(pa.table({"sentence1": left, "sentence2": right}))
 
 
 def _dev_set(inputs: Inputs, task: Task | None, reading: Reading) -> TestSet | None:

@@ -16,6 +16,10 @@ ConfigFile = Annotated[Path | None, typer.Argument(metavar="CONFIG", help="A TOM
 PairsFile = Annotated[
     str | None, typer.Option("--pairs", metavar="FILE", help="Pairs to learn from: JSONL, TSV, CSV, Parquet, .gz too.")
 ]
+RawText = Annotated[
+    str | None,
+    typer.Option("--text", metavar="PATH", help="Raw text to mine pairs from; a bare PLM is tuned on it first."),
+]
 TaskName = Annotated[str | None, typer.Option("--task", metavar="NAME", help="Learn from a task's pool of pairs.")]
 Members = Annotated[
     list[str] | None,
@@ -41,7 +45,7 @@ Test = Annotated[
 ]
 Inductive = Annotated[bool, typer.Option("--inductive", help="Keep the task's test pairs out of the training pool.")]
 MaxPairs = Annotated[
-    int | None, typer.Option("--max-pairs", metavar="N", help="Learn from a random sample of so many pairs.")
+    int | None, typer.Option("--max-pairs", metavar="N", help="Learn from so many pairs: a random sample, or mined.")
 ]
 Assignments = Annotated[
     list[str] | None,
@@ -57,6 +61,7 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
         config: ConfigFile = None,
         pairs: PairsFile = None,
         task: TaskName = None,
+        text: RawText = None,
         model: Members = None,
         preset: PresetName = None,
         dev: Dev = None,
@@ -77,6 +82,7 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
         flags = {
             "inputs.pairs": pairs,
             "inputs.task": task,
+            "inputs.text": text,
             "inputs.dev": dev,
             "inputs.data_dir": str(data_dir) if data_dir else None,
             "inputs.inductive": inductive,

@@ -1,6 +1,7 @@
 """`trans-encoder train`: from unlabelled pairs to two models."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -17,17 +18,22 @@ if TYPE_CHECKING:
 
 @takes_job
 def train(job: "Job", json: bool) -> None:
-    """Let a bi-encoder and a cross-encoder teach each other on unlabelled pairs.
+    """Let a bi-encoder and a cross-encoder teach each other on unlabelled pairs, or on raw text.
 
-    One `--model` is self-distillation, several are a team that learns from its mean. The run folder gets everything:
+    From raw text (`--text`), a model that does not embed sentences yet is tuned first, and the pairs are mined. One
+    `--model` is self-distillation, several are a team that learns from its mean. The run folder gets everything:
     labels, history, the chosen models under `best/`. Killed at any point, the same command continues.
 
-    Example: `trans-encoder train --pairs pairs.jsonl --model bi-encoder --out runs/mine`
+    Example: `trans-encoder train --text corpus.txt --model bert-base-uncased --out runs/mine`
     """
     from trans_encoder.distill.run import run
     from trans_encoder.distill.selection import DevJudge
+    from trans_encoder.from_text import prepare
 
     with show_progress():
+        if job.text is not None:
+            config, pairs = prepare(job.config, job.text, out=job.out, pairs=len(job.pairs))
+            job = replace(job, config=config, pairs=pairs)
         result = run(job.config, job.pairs, out=job.out, judge=DevJudge(job.dev) if job.dev else None)
         tests = evaluate_models(result, job) if job.tests else {}
     print_result(_as_dict(result, tests), as_json=json, shown=_shown(result, tests))
@@ -35,10 +41,10 @@ def train(job: "Job", json: bool) -> None:
 
 def evaluate_models(result: "Result", job: "Job") -> dict[str, "Evaluation"]:
     """Evaluate each member's start and chosen models and, for a team, the ensembles of each."""
-    from trans_encoder.distill.team import assemble
+    from trans_encoder.distill.team import assemble, resolve_members
     from trans_encoder.evaluation.evaluate import evaluate
 
-    starts = {member.name: member.start for member in assemble(job.config)}
+    starts = {member.name: member.start for member in assemble(resolve_members(job.config)[0])}
     groups: dict[str, Mapping[str, Any]] = {"start": starts, "bi": result.bis, "cross": result.crosses}
     found = {}
     for kind, encoders in groups.items():

@@ -11,7 +11,7 @@ import numpy as np
 
 from trans_encoder.config import RunConfig
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.manifest import RunFolder, Stage
+from trans_encoder.distill.manifest import PREPARED, RunFolder, Stage
 from trans_encoder.distill.selection import Judge
 from trans_encoder.distill.team import Member, ModelRef, Team
 from trans_encoder.distill.work import TRAINING, Anchor, JudgeStarts, Label, SavePairs, Student, Train, WriteHistory
@@ -132,9 +132,9 @@ class Workshop:
         """Return what identifies a model's content: a finished stage's checksum, or the fingerprint of a start."""
         if model not in self._digests:
             place = Path(model.source)
-            inside = place.is_relative_to(self.folder.path)
+            made_here = place.is_relative_to(self.folder.path) and not place.is_relative_to(self._path(PREPARED))
             self._digests[model] = (
-                self.folder.digest(place.relative_to(self.folder.path).as_posix()) if inside else model.fingerprint()
+                self.folder.digest(place.relative_to(self.folder.path).as_posix()) if made_here else model.fingerprint()
             )
         return self._digests[model]
 

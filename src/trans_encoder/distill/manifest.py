@@ -27,6 +27,8 @@ from trans_encoder.files import sha256, write_json
 logger = logging.getLogger(__name__)
 
 CONFIG, ENVIRONMENT, MANIFEST, LOCK = "config.json", "environment.json", "manifest.json", ".lock"
+PREPARED = "from-text"
+"""Where a run that begins with raw text keeps what it does before the cycles."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ class RunFolder:
         """
         if path.exists() and not path.is_dir():
             raise RunError(f"{path} is a file; give a folder for the run (--out)")
-        if path.is_dir() and any(path.iterdir()) and not (path / CONFIG).exists() and not (path / LOCK).exists():
+        strange = [child for child in path.iterdir() if child.name != PREPARED] if path.is_dir() else []
+        if strange and not (path / CONFIG).exists() and not (path / LOCK).exists():
             raise RunError(f"{path} is not empty and is no run folder; give a new folder for the run (--out)")
         try:
             path.mkdir(parents=True, exist_ok=True)

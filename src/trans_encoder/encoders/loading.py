@@ -70,6 +70,13 @@ def explained(name: str | Path) -> Iterator[None]:
         ) from error
 
 
+def is_sentence_encoder(name: str | Path) -> bool:
+    """Tell whether a model already embeds sentences, or is a bare PLM that must be tuned first."""
+    from sentence_transformers.util import is_sentence_transformer_model
+
+    return bool(is_sentence_transformer_model(str(name), local_files_only=Path(name).expanduser().exists()))
+
+
 def find_kind(name: str | Path) -> Kind:
     """Tell from its files whether a saved model is a bi-encoder or a cross-encoder."""
     folder = Path(name).expanduser()

@@ -171,8 +171,9 @@ class StageTrainer(Trainer):
         self.kept.loss_sum += float(loss.detach())
         self.kept.loss_steps += 1
         if not np.isfinite(self.kept.loss_sum):
+            step = self.state.global_step + 1
             raise RunError(
-                f"{self._options.description}: the loss is {float(loss.detach())} at step {self.state.global_step + 1}; "
+                f"{self._options.description}: the loss is {float(loss.detach())} at step {step}; "
                 f"lower the learning rate (now {self._plan.learning_rate}) or use --set precision=fp32"
             )
         return loss

@@ -1,0 +1,72 @@
+"""The road from raw text: stage 0, mining and cycles in one run folder that continues where it stopped."""
+
+import json
+from random import Random
+
+import pytest
+from typer.testing import CliRunner
+
+from conftest import TINY_RUN, sentence, words
+from trans_encoder import distil_text
+from trans_encoder.cli import app
+from trans_encoder.config import make_config
+from trans_encoder.data.text import Text
+from trans_encoder.errors import RunError
+from trans_encoder.from_text import prepare
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """A text file of two hundred sentences, one a line."""
+    random = Random(7)
+    path = tmp_path_factory.mktemp("text") / "corpus.txt"
+    path.write_text("".join(sentence(words(random)) + "\n" for _ in range(200)), encoding="utf-8")
+    return path
+
+
+def test_a_bare_model_is_tuned_first_and_stays_the_plm(bert, corpus, tmp_path):
+    config = make_config([str(bert)], preset="small", overrides=TINY_RUN)
+    prepared, pairs = prepare(config, Text.read(corpus), out=tmp_path / "run", pairs=40)
+    (member,) = prepared.members
+    assert member.plm == str(bert)
+    assert member.bi == str(tmp_path / "run" / "from-text" / str(member.name) / "bi")
+    assert len(pairs) == 40
+    again, same = prepare(config, Text.read(corpus), out=tmp_path / "run", pairs=40)
+    assert (again, same.hash) == (prepared, pairs.hash)
+
+
+def test_text_becomes_two_models_and_the_same_call_continues(bert, corpus, tmp_path):
+    first = distil_text(Text.read(corpus), str(bert), out=tmp_path / "run", pairs=40, **TINY_RUN)
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    second = distil_text(Text.read(corpus), str(bert), out=tmp_path / "run", pairs=40, **TINY_RUN)
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text()) == manifest
+    assert first.bi.encode(["the old farmer"]).shape == second.bi.encode(["the old farmer"]).shape == (1, 32)
+    account = json.loads((tmp_path / "run" / "from-text" / "pairs" / "mined" / "mining.json").read_text())
+    assert account["pairs"] == 40
+
+
+def test_other_text_in_the_same_folder_is_refused(bert, corpus, tmp_path):
+    config = make_config([str(bert)], preset="small", overrides=TINY_RUN)
+    prepare(config, Text.read(corpus), out=tmp_path / "run", pairs=40)
+    other = tmp_path / "other.txt"
+    other.write_text("".join(corpus.read_text().splitlines(keepends=True)[:150]), encoding="utf-8")
+    with pytest.raises(RunError, match="begun with other"):
+        prepare(config, Text.read(other), out=tmp_path / "run", pairs=40)
+
+
+def test_the_command_trains_from_text(bert, corpus, tmp_path):
+    settings = [f"--set={key}={json.dumps(value)}" for key, value in flat(TINY_RUN).items()]
+    given = ["train", "--text", str(corpus), "--model", str(bert), "--max-pairs", "40", "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, [*given, *settings, "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["summary"]
+    assert (tmp_path / "run" / "best" / "bi" / "model.safetensors").exists()
+    assert (tmp_path / "run" / "best" / "cross" / "model.safetensors").exists()
+
+
+def flat(settings: dict, prefix: str = "") -> dict:
+    """Return nested settings with dotted keys."""
+    found = {}
+    for key, value in settings.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return found
