@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import json
 import re
 from collections import Counter
 from importlib.resources import files
@@ -16,6 +17,7 @@ from transformers import AutoModel, AutoTokenizer
 from trans_encoder.demo import start
 from trans_encoder.demo.gold import Gold, Question, Shelf
 from trans_encoder.demo.reference import paragraphs, write_reference
+from trans_encoder.demo.run import Recipe, run_demo
 from trans_encoder.demo.start import Wheel, convert, download, embedded_start
 from trans_encoder.demo.weights import dequantised_weights
 from trans_encoder.encoders import BiEncoder, CrossEncoder
@@ -217,3 +219,34 @@ def test_encoders_are_measured_and_the_cross_encoder_orders_what_was_found(bert,
     for figures in (gold.bi(bi), gold.cross(cross, retriever=bi)):
         assert -100 <= figures.spearman <= 100
         assert 0 <= figures.recall_at_1 <= figures.mrr <= 100
+
+
+RECIPE = Recipe(
+    pairs=64,
+    tuning={"epochs": 1, "max_sentences": 64, "batch_size": 16},
+    distillation={"cycles": 1, "bi": {"epochs": 1}},
+)
+
+
+def test_the_whole_road_ends_with_two_encoders_figures_and_a_report(bert, tmp_path, monkeypatch):
+    few = ("assert", "break", "del", "for", "global", "if", "lambda", "pass", "raise", "return", "try", "while")
+    monkeypatch.setattr("trans_encoder.demo.reference.topics", {topic: topics[topic] for topic in few})
+    monkeypatch.setattr("trans_encoder.demo.gold.RETRIEVED", 5)
+    demo = run_demo(tmp_path, model=str(bert), recipe=RECIPE)
+    assert list(demo.figures) == ["TF-IDF", "start", "after contrastive tuning", "bi-encoder", "cross-encoder"]
+    assert demo.figures["start"] != demo.figures["after contrastive tuning"] != demo.figures["bi-encoder"]
+    assert BiEncoder.load(demo.run / "best" / "bi", device="cpu").kind == "bi"
+    assert CrossEncoder.load(demo.run / "best" / "cross", device="cpu").kind == "cross"
+    assert "graded pairs about Python" in demo.report.read_text(encoding="utf-8")
+    assert json.loads((tmp_path / "demo.json").read_text(encoding="utf-8")) == demo.to_dict()
+
+    def no_work(*_args, **_options):
+        raise AssertionError("a finished stage was done again")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trans_encoder.encoders.training.fit", no_work)
+        patch.setattr("trans_encoder.bootstrapping.tuning.fit", no_work)
+        assert run_demo(tmp_path, model=str(bert), recipe=RECIPE).to_dict() == demo.to_dict()
+
+    again = run_demo(tmp_path / "further", model=str(demo.run / "best" / "bi"), recipe=RECIPE)
+    assert "after contrastive tuning" not in again.figures, "a bi-encoder needs no tuning"

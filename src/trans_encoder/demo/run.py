@@ -1,0 +1,125 @@
+"""The whole road: text, first bi-encoder, mined pairs, two encoders that taught each other, and what they gained."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trans_encoder.bootstrapping import bootstrap
+from trans_encoder.config import MemberConfig
+from trans_encoder.data.documents import text_files
+from trans_encoder.data.text import Text
+from trans_encoder.demo.gold import Figures, Gold
+from trans_encoder.demo.reference import write_reference
+from trans_encoder.demo.start import embedded_start
+from trans_encoder.distill.run import distil
+from trans_encoder.encoders import BiEncoder
+from trans_encoder.files import write_json
+from trans_encoder.mining import mine
+from trans_encoder.report import ModelKey, save_evaluation, write_report
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How much the demo does; the default takes a few minutes on two cores."""
+
+    pairs: int = 4000
+    """Pairs mined from the text."""
+    tuning: Mapping[str, Any] = field(default_factory=lambda: {"epochs": 3})
+    """Settings of the contrastive tuning that differ from its preset."""
+    distillation: Mapping[str, Any] = field(default_factory=lambda: {"cycles": 1})
+    """Settings of the distillation that differ from its preset."""
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What the demo made and measured."""
+
+    sentences: int
+    """Distinct sentences of the text."""
+    pairs: int
+    """Mined pairs."""
+    figures: Mapping[str, Figures]
+    """By method, in the order of the road."""
+    run: Path
+    """The run folder; its `best` holds both encoders."""
+    report: Path
+    text: Path
+    """The folder of the text."""
+    start: str
+    """What the road began with."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, ready for JSON."""
+        return {
+            "sentences": self.sentences,
+            "pairs": self.pairs,
+            "figures": {name: figures.to_dict() for name, figures in self.figures.items()},
+            "run": str(self.run),
+            "report": str(self.report),
+            "text": str(self.text),
+            "start": self.start,
+        }
+
+
+def run_demo(out: Path, *, model: str | None = None, recipe: Recipe | None = None) -> Demo:
+    """Go the whole road in the folder `out`, from a model (a PLM or a bi-encoder) or the embedded start.
+
+    The gold only measures; it chooses nothing. The same call continues what was stopped.
+    """
+    recipe = recipe or Recipe()
+    folder = write_reference(out / "text")
+    gold = Gold.load(read_documents(folder))
+    figures = {"TF-IDF": gold.tfidf()}
+
+    plm = model or str(embedded_start())
+    start = BiEncoder.load(plm)
+    figures["start"] = gold.bi(start)
+
+    text = Text.read(folder, duplicates="near")
+    first = plm
+    if not is_bi_encoder(plm):
+        start = bootstrap(text, plm, out=out / "tuned", **recipe.tuning)
+        first = str(out / "tuned" / "bi")
+        figures["after contrastive tuning"] = gold.bi(start)
+
+    mined = mine(text, pairs=recipe.pairs, encoder=start)
+    member = MemberConfig(bi=first, plm=None if first == plm else plm, name="python")
+    result = distil(mined.pairs, member, out=out / "run", **recipe.distillation)
+    figures["bi-encoder"] = gold.bi(result.bi)
+    figures["cross-encoder"] = gold.cross(result.cross, retriever=result.bi)
+
+    scores = {
+        ModelKey("start", "python", "bi"): start.score(gold.pairs),
+        ModelKey("best", "python", "bi"): result.bi.score(gold.pairs),
+        ModelKey("best", "python", "cross"): result.cross.score(gold.pairs),
+    }
+    save_evaluation(result.folder, "graded pairs about Python", metric="spearman", gold=gold.grades, scores=scores)
+    demo = Demo(
+        sentences=len(text),
+        pairs=len(mined.pairs),
+        figures=figures,
+        run=result.folder,
+        report=write_report([result.folder]),
+        text=folder,
+        start=plm,
+    )
+    write_json(out / "demo.json", demo.to_dict())
+    return demo
+
+
+def read_documents(folder: Path) -> dict[str, list[str]]:
+    """Return the sentences of each text file of a folder, by the file's name."""
+    text = Text.read(folder, duplicates="keep")
+    names = [file.stem for file in text_files(folder)]
+    documents: dict[str, list[str]] = {name: [] for name in names}
+    for sentence, number in zip(text.sentences.to_pylist(), text.document, strict=True):
+        documents[names[number]].append(sentence)
+    return documents
+
+
+def is_bi_encoder(model: str) -> bool:
+    """Tell whether a model, in a folder or on the hub, is one already and needs no contrastive tuning."""
+    from sentence_transformers.util import is_sentence_transformer_model
+
+    return bool(is_sentence_transformer_model(model))
