@@ -4,6 +4,7 @@ import typer
 
 from trans_encoder.cli.bootstrap import bootstrap
 from trans_encoder.cli.check import check
+from trans_encoder.cli.demo import demo
 from trans_encoder.cli.evaluate import evaluate
 from trans_encoder.cli.experiment import experiment
 from trans_encoder.cli.export import export
@@ -13,7 +14,7 @@ from trans_encoder.cli.score import label, score
 from trans_encoder.cli.shell import Shell, start
 from trans_encoder.cli.train import train
 
-COMMANDS = (train, check, bootstrap, mine, evaluate, score, label, export, report, experiment)
+COMMANDS = (demo, train, check, bootstrap, mine, evaluate, score, label, export, report, experiment)
 
 app = typer.Typer(
     name="trans-encoder",
@@ -25,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in COMMANDS:
-    app.command(no_args_is_help=True)(command)
+    app.command(no_args_is_help=command is not demo)(command)
 
 
 def main() -> None:

