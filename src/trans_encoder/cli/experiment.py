@@ -70,14 +70,18 @@ def _print_list(*, as_json: bool) -> None:
 
 
 def _sheet(table: "Table") -> Sheet:
+    """Lay the table out without lines, each model above its rows, so that it fits a narrow terminal."""
     title = f"{table.study.name} ({', '.join(table.study.paper)})"
-    sheet = Sheet(title=title, caption=table.caption, title_justify="left", caption_justify="left")
-    for place, heading in enumerate(table.header):
-        sheet.add_column(heading, justify="left" if place < 2 else "right")
-    before = None
-    for row in table.body:
-        if before not in (None, row[0]):
-            sheet.add_section()
-        before = row[0]
-        sheet.add_row(*row)
+    sheet = Sheet(title=title, caption=table.caption, title_justify="left", caption_justify="left", box=None)
+    sheet.padding = (0, 1, 0, 0)
+    sheet.add_column("", overflow="fold")
+    for heading in table.header[2:]:
+        sheet.add_column(heading, justify="right", overflow="fold")
+    above = None
+    for model, label, *cells in table.body:
+        if model != above:
+            sheet.add_row()
+            sheet.add_row(model, style="bold")
+        above = model
+        sheet.add_row(label, *cells)
     return sheet

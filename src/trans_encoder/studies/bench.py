@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from trans_encoder.bootstrap import bootstrap
+from trans_encoder.bootstrapping import bootstrap
 from trans_encoder.config import MemberConfig, RunConfig, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import Task, TestSet, load_task
