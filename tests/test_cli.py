@@ -138,7 +138,7 @@ class TestTrain:
         assert "best/bi" in shown.replace("\n", "")
         for column in ("start", "bi", "cross", "average"):
             assert column in shown
-        assert "without a dev set" in " ".join(shown.split())
+        assert "label-free" in shown, "without a dev set it says how it judged"
 
 
 class TestCheck:
@@ -154,6 +154,7 @@ class TestCheck:
         shown = run("check", *arguments, "--out", tmp_path / "run").stdout
         assert "Everything is in order" in shown
         assert "own weights" in " ".join(shown.split()), "it says what the cross-encoder starts from"
+        assert "chosen by spearman on 48 pairs of dev" in " ".join(shown.split())
 
     def test_every_problem_of_a_file_at_once(self, tmp_path):
         file = tmp_path / "run.toml"
@@ -168,8 +169,8 @@ class TestCheck:
         [
             ([], "members: must be given"),
             (["--model", "m"], "give --out"),
-            (["--model", "m", "--out", "run"], "either --pairs FILE or --task NAME"),
-            (["--model", "m", "--out", "run", "--pairs", "x", "--task", "sts"], "either --pairs FILE or --task NAME"),
+            (["--model", "m", "--out", "run"], "one of --pairs FILE, --task NAME"),
+            (["--model", "m", "--out", "run", "--pairs", "x", "--task", "sts"], "one of --pairs FILE, --task NAME"),
             (["--model", "m", "--out", "run", "--pairs", "missing.jsonl"], "missing.jsonl"),
             (["--model", "m", "--out", "run", "--task", "sst"], "unknown task 'sst'"),
             (["--model", "m", "--out", "run", "--task", "sts", "--data-dir", "nowhere"], "nowhere"),

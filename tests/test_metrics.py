@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trans_encoder.errors import DataError
@@ -22,6 +22,7 @@ def test_auc_counts_ordered_pairs_of_classes():
     assert auc([0.5, 0.5], [1, 0]) == pytest.approx(50.0)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(-1000, 1000), min_size=2, max_size=50, unique=True), st.randoms(use_true_random=False))
 def test_monotone_rescaling_changes_nothing(values, random):
     gold = list(range(len(values)))

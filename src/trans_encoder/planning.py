@@ -12,6 +12,7 @@ import numpy as np
 from trans_encoder.config import RunConfig, TrainingPlan
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
+from trans_encoder.distill.selection import LabelFreeJudge, hold_out
 from trans_encoder.distill.team import Member, assemble, resolve_members
 from trans_encoder.encoders import Encoder, Kind
 from trans_encoder.encoders.training import TrainingOptions, train
@@ -52,11 +53,16 @@ class Plan:
 def plan_run(config: RunConfig, pairs: PairSet, *, dev: TestSet | None = None) -> Plan:
     """Load every model, measure it on a few batches and extrapolate; nothing of it is kept."""
     resolved, notes = resolve_members(config)
-    stages = [stage for member in assemble(resolved) for stage in _stages(member, resolved, pairs=pairs, dev=dev)]
+    judged = dev.pairs if dev else None
+    if dev is None and config.selection == "label-free":
+        pairs, held_out = hold_out(pairs, seed=config.seed)
+        judged = LabelFreeJudge.of(held_out, seed=config.seed).pairs
+    judged_count = len(judged) if judged else 0
+    stages = [stage for member in assemble(resolved) for stage in _stages(member, resolved, pairs, judged_count)]
     return Plan(config=resolved, notes=tuple(notes), stages=tuple(stages))
 
 
-def _stages(member: Member, config: RunConfig, *, pairs: PairSet, dev: TestSet | None) -> Iterator[PlannedStage]:
+def _stages(member: Member, config: RunConfig, pairs: PairSet, judged_count: int) -> Iterator[PlannedStage]:
     kinds: tuple[Kind, ...] = ("bi",) if config.formulation == "bi" else ("bi", "cross")
     for kind in kinds:
         encoder = member.start.load() if kind == "bi" else member.plm.load_cross(seed=config.seed)
@@ -64,9 +70,8 @@ def _stages(member: Member, config: RunConfig, *, pairs: PairSet, dev: TestSet |
         per_score = _seconds_per_score(encoder, pairs)
         yield PlannedStage(member.name, f"label with the {kind}-encoder", len(pairs), 0, per_score * len(pairs))
         steps = plan.epochs * math.ceil(len(pairs) * (2 if both else 1) / plan.batch_size)
-        judgements = steps // plan.dev_steps + plan.epochs if dev else 0
-        seconds = steps * _seconds_per_step(encoder, pairs, plan)
-        seconds += judgements * per_score * (len(dev.pairs) if dev else 0)
+        judgements = steps // plan.dev_steps + plan.epochs
+        seconds = steps * _seconds_per_step(encoder, pairs, plan) + judgements * judged_count * per_score
         yield PlannedStage(member.name, f"train the {kind}-encoder", steps * plan.batch_size, steps, seconds)
 
 

@@ -53,17 +53,22 @@ def _shown(job: "Job", plan: "Plan") -> RenderableType:
     for stage in plan.stages:
         steps = f"{stage.steps:,}" if stage.steps else ""
         table.add_row(stage.member, stage.name, f"{stage.pairs:,}", steps, duration(stage.seconds))
-    judge = (
-        f"chosen by {job.dev.metric} on {len(job.dev.pairs):,} pairs of {job.dev.name}" if job.dev else "the last ones"
-    )
     facts = [
         f"{len(job.pairs):,} pairs from {job.source}",
-        f"{config.cycles} cycles, preset {config.preset}, strategy {config.strategy}; checkpoints: {judge}",
+        f"Up to {config.cycles} cycles, preset {config.preset}, strategy {config.strategy}; {_choice(job)}",
         *(f"{member.name}: bi-encoder {member.bi}, cross-encoder from {member.plm}" for member in config.members),
         *(f"Note: {note}" for note in plan.notes),
         f"Run folder: {job.out}" + (" (there already: the run would continue)" if job.out.exists() else ""),
     ]
     return Group(*facts, table, f"Everything is in order. About {duration(plan.seconds)} for {config.cycles} cycles.")
+
+
+def _choice(job: "Job") -> str:
+    """Say what chooses the checkpoints."""
+    if job.dev is not None:
+        return f"checkpoints chosen by {job.dev.metric} on {len(job.dev.pairs):,} pairs of {job.dev.name}"
+    without_labels = job.config.selection == "label-free"
+    return "checkpoints chosen without labels, on held-out pairs" if without_labels else "the last checkpoints are kept"
 
 
 def duration(seconds: float) -> str:
