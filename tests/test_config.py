@@ -175,3 +175,8 @@ def test_differences_name_keys_and_both_values():
         "members.1.name: was 'b', now 'c'",
         "bi.epochs: was 5, now 9",
     ]
+
+
+def test_a_member_is_called_after_its_run_rather_than_the_folder_of_models():
+    config = make_config(["runs/tickets/best/bi", "runs/mails/bi", "organisation/model-a"])
+    assert [member.name for member in config.members] == ["tickets", "mails", "model-a"]
