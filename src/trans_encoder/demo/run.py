@@ -8,14 +8,15 @@ from typing import Any
 from trans_encoder.bootstrapping import bootstrap
 from trans_encoder.config import MemberConfig
 from trans_encoder.data.documents import text_files
+from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.text import Text
 from trans_encoder.demo.gold import Figures, Gold
 from trans_encoder.demo.reference import write_reference
 from trans_encoder.demo.start import embedded_start
-from trans_encoder.distill.run import distil
 from trans_encoder.encoders import BiEncoder
+from trans_encoder.encoders.loading import is_sentence_encoder
 from trans_encoder.files import write_json
-from trans_encoder.mining import mine
+from trans_encoder.from_text import distil_text
 from trans_encoder.report import ModelKey, save_evaluation, write_report
 
 
@@ -38,7 +39,7 @@ class Demo:
     sentences: int
     """Distinct sentences of the text."""
     pairs: int
-    """Mined pairs."""
+    """Mined pairs that the encoders learnt from."""
     figures: Mapping[str, Figures]
     """By method, in the order of the road."""
     run: Path
@@ -77,15 +78,13 @@ def run_demo(out: Path, *, model: str | None = None, recipe: Recipe | None = Non
     figures["start"] = gold.bi(start)
 
     text = Text.read(folder, duplicates="near")
-    first = plm
-    if not is_bi_encoder(plm):
+    member = MemberConfig(bi=plm, name="python")
+    if not is_sentence_encoder(plm):
         start = bootstrap(text, plm, out=out / "tuned", **recipe.tuning)
-        first = str(out / "tuned" / "bi")
+        member = MemberConfig(bi=str(out / "tuned" / "bi"), plm=plm, name="python")
         figures["after contrastive tuning"] = gold.bi(start)
 
-    mined = mine(text, pairs=recipe.pairs, encoder=start)
-    member = MemberConfig(bi=first, plm=None if first == plm else plm, name="python")
-    result = distil(mined.pairs, member, out=out / "run", **recipe.distillation)
+    result = distil_text(text, member, out=out / "run", pairs=recipe.pairs, **recipe.distillation)
     figures["bi-encoder"] = gold.bi(result.bi)
     figures["cross-encoder"] = gold.cross(result.cross, retriever=result.bi)
 
@@ -97,7 +96,7 @@ def run_demo(out: Path, *, model: str | None = None, recipe: Recipe | None = Non
     save_evaluation(result.folder, "graded pairs about Python", metric="spearman", gold=gold.grades, scores=scores)
     demo = Demo(
         sentences=len(text),
-        pairs=len(mined.pairs),
+        pairs=len(PairSet.open(result.folder / "pairs.arrow")),
         figures=figures,
         run=result.folder,
         report=write_report([result.folder]),
@@ -116,10 +115,3 @@ def read_documents(folder: Path) -> dict[str, list[str]]:
     for sentence, number in zip(text.sentences.to_pylist(), text.document, strict=True):
         documents[names[number]].append(sentence)
     return documents
-
-
-def is_bi_encoder(model: str) -> bool:
-    """Tell whether a model, in a folder or on the hub, is one already and needs no contrastive tuning."""
-    from sentence_transformers.util import is_sentence_transformer_model
-
-    return bool(is_sentence_transformer_model(model))
