@@ -270,7 +270,7 @@ def _parse_value(text: str) -> Any:
 
 def _free_name(model: str, taken: set[str]) -> str:
     # The folders that runs put models in say nothing of the model: runs/tickets/best/bi is called tickets.
-    parts = [part for part in re.split(r"[/\\]", model) if part and part not in ("bi", "best", "model")]
+    parts = [part for part in re.split(r"[/\\]", model) if part and part not in ("bi", "best")]
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", parts[-1] if parts else "").strip("._-")[:48] or "member"
     names = (stem if number == 1 else f"{stem}-{number}" for number in range(1, 10_000))
     return next(name for name in names if name.lower() not in taken)
