@@ -32,8 +32,6 @@ from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.presets import PRESETS
 
-AGREEMENTS = {"teacher", "partner", "others", "start", "overlap", "swap", "edit"}
-
 
 class Scorer:
     """A teacher that knows the degree of likeness of every pair: the share of words in common, and noise."""
@@ -89,13 +87,33 @@ def test_probes_are_a_sentence_against_more_and_more_damage(held_out, exam):
 
 
 def test_a_thorough_exam_asks_for_swapped_and_edited_pairs(held_out, exam):
-    count, begin = len(held_out), len(LEVELS) * exam.sentences
+    count, begin = len(held_out), (len(LEVELS) + 2) * exam.sentences
     plain, swapped, edited = (exam.pairs.take(range(begin + n * count, begin + (n + 1) * count)) for n in range(3))
     assert plain.hash == held_out.hash
     assert (swapped.sentence1, swapped.sentence2) == (held_out.sentence2, held_out.sentence1)
     assert edited.sentence2 == held_out.sentence2
     assert all(old != new for old, new in zip(held_out.sentence1, edited.sentence1, strict=True))
     assert len(make_exam(held_out, seed=3).pairs) == begin + count
+
+
+def test_sentences_lose_their_commonest_and_their_rarest_word():
+    pairs = PairSet.from_lists(["the cat saw the dog", "the dog ate the bone"], ["the fox ran off", "the cat ran off"])
+    exam = make_exam(pairs, seed=0)
+    begin = len(LEVELS) * exam.sentences
+    for place in range(exam.sentences):
+        whole, uncommon, _ = next(exam.pairs.take([begin + place]).rows())
+        unrare = exam.pairs.sentence2[begin + exam.sentences + place].as_py()
+        assert uncommon == whole.replace("the ", "", 1)
+        assert unrare.split().count("the") == whole.split().count("the")
+
+
+def test_agreement_beyond_wording_is_a_partial_correlation(exam):
+    exact = answers_of(exam, Scorer())
+    random = np.random.default_rng(0).permutation(exact.plain)
+    assert SIGNALS["start beyond overlap"](exact) is None
+    assert SIGNALS["start beyond overlap"](replace(exact, start=exact.plain)) == pytest.approx(100)
+    assert abs(SIGNALS["start beyond overlap"](replace(exact, start=random))) < 40
+    assert SIGNALS["start beyond overlap"](replace(exact, start=exact.overlap)) == 0
 
 
 @pytest.mark.parametrize("text", ["a dog runs over the wide green field", "心不全の患者を治療する薬剤", "heart attack"])
@@ -127,12 +145,12 @@ def test_agreements_are_rank_correlations_with_what_is_known(exam):
         assert SIGNALS[name](exact) is None
         assert SIGNALS[name](replace(exact, **{name: exact.plain})) == pytest.approx(100)
         assert SIGNALS[name](replace(exact, **{name: opposite.plain})) == pytest.approx(-100)
-    assert measure_signals(exact).keys() >= AGREEMENTS
 
 
 def test_a_collapsed_encoder_has_no_good_signal(exam):
     constant = exam.answers(np.full(len(exam.pairs), 1.0, dtype=np.float32))
-    expected = {"overlap": 0, "swap": 0, "edit": 0, "probe order": 50, "probe scale": 0, "contrast": 0, "spread": 0}
+    expected = {"overlap": 0, "swap": 0, "edit": 0, "probe order": 50, "probe scale": 0}
+    expected |= {"content": 50, "contrast": 0, "spread": 0}
     assert {name: value for name, value in measure_signals(constant).items() if value is not None} == pytest.approx(
         expected
     )
@@ -140,7 +158,7 @@ def test_a_collapsed_encoder_has_no_good_signal(exam):
 
 def test_spread_is_full_when_all_scores_are_used_alike():
     scores = np.linspace(0, 1, 200, dtype=np.float32)
-    answers = Answers(plain=scores, probes=np.zeros((4, 2), dtype=np.float32), overlap=scores)
+    answers = Answers(np.zeros((4, 2)), np.zeros((2, 2)), scores, swapped=None, edited=None, overlap=scores)
     assert SIGNALS["spread"](answers) == pytest.approx(100)
     assert SIGNALS["contrast"](answers) == 100
 

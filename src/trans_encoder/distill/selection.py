@@ -86,8 +86,9 @@ class Weight(NamedTuple):
 
 
 WEIGHTS: Mapping[str, Weight] = {
-    "overlap": Weight(0.8, "rises with the dev score in every training, and from the start to each cycle"),
-    "probe scale": Weight(0.2, "falls when an encoder drifts from its texts, which shared wording alone may not show"),
+    "overlap": Weight(0.7, "followed the dev score most closely, in trainings and across encoders"),
+    "content": Weight(0.15, "is highest for the best encoders, and does not rise with mere matching of words"),
+    "probe scale": Weight(0.15, "falls first when an encoder collapses or drifts from its texts"),
 }
 """The signals that make the label-free score. Only signals that the start has too: so it can be compared with them."""
 

@@ -1,11 +1,12 @@
 """Signals of an encoder's quality that need no labels: each a number (x100) made from its answers to an exam.
 
 The exam is made once, from held-out pairs alone. It asks for the scores of the pairs and of probes: made pairs whose
-order is known, because each is a sentence against a more and more damaged copy of itself. A thorough exam also asks for
-the pairs swapped, and with a light edit. Words are what white space separates; a text of few words is taken letter by
-letter.
+order is known, because each is a sentence against a more and more damaged copy of itself, or one that lost a common or
+a rare word. A thorough exam also asks for the pairs swapped, and with a light edit. Words are what white space
+separates; a text of few words is taken letter by letter.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +32,7 @@ class Exam:
     """What every encoder of a run is asked, and what is known of it without any encoder."""
 
     pairs: PairSet
-    """The questions: the probes, level by level, the held-out pairs and, if thorough, these swapped and edited."""
+    """The questions, in the order of the fields of Answers."""
     held_out: PairSet
     sentences: int
     """How many sentences have probes."""
@@ -40,25 +41,29 @@ class Exam:
 
     def answers(self, scores: Scores) -> "Answers":
         """Tell the scores of all questions apart."""
-        probes, rest = np.split(scores, [len(LEVELS) * self.sentences])
-        plain, *more = rest.reshape(-1, len(self.held_out))
+        made, pairs = np.split(scores, [(len(LEVELS) + 2) * self.sentences])
+        made = made.reshape(-1, self.sentences)
+        plain, *more = pairs.reshape(-1, len(self.held_out))
         swapped, edited = more or (None, None)
-        return Answers(plain, probes.reshape(len(LEVELS), -1), self.overlap, swapped=swapped, edited=edited)
+        return Answers(made[: len(LEVELS)], made[len(LEVELS) :], plain, swapped, edited, overlap=self.overlap)
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
     """An encoder's scores of an exam, beside what others say of the held-out pairs."""
 
+    probes: Scores
+    """Of a sentence with each of LEVELS: one row for each level, one column for each sentence."""
+    losses: Scores
+    """Of a sentence with itself but for its commonest word, and but for its rarest: two rows."""
     plain: Scores
     """Of the held-out pairs."""
-    probes: Scores
-    """One row for each level, one column for each sentence."""
-    overlap: Scores
-    swapped: Scores | None = None
+    swapped: Scores | None
     """Of the held-out pairs in the other order; asked in a thorough exam only."""
-    edited: Scores | None = None
+    edited: Scores | None
     """Of the held-out pairs with a lightly edited first sentence; asked in a thorough exam only."""
+    overlap: Scores
+    """How much of their wording the sentences of each held-out pair share."""
     start: Scores | None = None
     """The mean of the members' first bi-encoders."""
     teacher: Scores | None = None
@@ -82,8 +87,12 @@ def make_exam(held_out: PairSet, *, seed: int, thorough: bool = False) -> Exam:
     others = [*texts[1:], texts[0]]
     light = [light_edit(text, random=random) for text in texts]
     heavy = [heavy_edit(text, other=other, random=random) for text, other in zip(texts, others, strict=True)]
+    counts = Counter(word for text in long_enough for word in _words(text))
+    uncommon = [lose_word(text, by=lambda word: -counts[word]) for text in texts]
+    unrare = [lose_word(text, by=lambda word: counts[word]) for text in texts]
     first, second = held_out.sentence1.to_pylist(), held_out.sentence2.to_pylist()
-    left, right = [*texts * len(LEVELS), *first], [*texts, *light, *heavy, *others, *second]
+    left = [*texts * (len(LEVELS) + 2), *first]
+    right = [*texts, *light, *heavy, *others, *uncommon, *unrare, *second]
     if thorough:
         left += [*second, *(light_edit(text, random=random) for text in first)]
         right += [*first, *second]
@@ -113,6 +122,13 @@ def heavy_edit(text: str, *, other: str, random: np.random.Generator) -> str:
         [foreign[int(random.integers(len(foreign)))] if place in gone else word for place, word in enumerate(words)],
         like=text,
     )
+
+
+def lose_word(text: str, *, by: Callable[[str], int]) -> str:
+    """Drop the word for which a measure is smallest, the first of equals."""
+    words = _words(text)
+    del words[min(range(len(words)), key=lambda place: by(words[place]))]
+    return _joined(words, like=text)
 
 
 def word_overlap(first: Sequence[str], second: Sequence[str]) -> Scores:
@@ -150,6 +166,22 @@ def overlap_agreement(answers: Answers) -> float | None:
     return _agreement(answers.plain, answers.overlap)
 
 
+def agreement_beyond_overlap(answers: Answers) -> float | None:
+    """Rank agreement with the start on what shared wording does not explain: whether its finer knowledge is kept."""
+    if answers.start is None:
+        return None
+    with_start, own, its = (
+        (_agreement(one, other) or 0.0) / 100
+        for one, other in (
+            (answers.plain, answers.start),
+            (answers.plain, answers.overlap),
+            (answers.start, answers.overlap),
+        )
+    )
+    unexplained = np.sqrt((1 - own**2) * (1 - its**2))
+    return 100 * float((with_start - own * its) / unexplained) if unexplained > 0 else 0.0
+
+
 def swap_agreement(answers: Answers) -> float | None:
     """Rank agreement with itself under swapped order: likeness has no order (a bi-encoder always has 100)."""
     return _agreement(answers.plain, answers.swapped)
@@ -173,6 +205,12 @@ def probe_scale(answers: Answers) -> float | None:
     return _agreement(answers.probes.reshape(-1), -np.repeat(np.arange(rows), columns))
 
 
+def content_weight(answers: Answers) -> float:
+    """Share of sentences that mind losing their rarest word more than their commonest: there the meaning is."""
+    common, rare = answers.losses
+    return 100 * float(((common > rare) + 0.5 * (common == rare)).mean())
+
+
 def contrast(answers: Answers) -> float:
     """How far unrelated sentences are from a perfect score: near 0 all embeddings point one way (anisotropy)."""
     return 100 * float(1 - answers.probes[-1].mean())
@@ -191,10 +229,12 @@ SIGNALS: Mapping[str, Callable[[Answers], float | None]] = {
     "others": others_agreement,
     "start": start_agreement,
     "overlap": overlap_agreement,
+    "start beyond overlap": agreement_beyond_overlap,
     "swap": swap_agreement,
     "edit": edit_agreement,
     "probe order": probe_order,
     "probe scale": probe_scale,
+    "content": content_weight,
     "contrast": contrast,
     "spread": spread,
 }
