@@ -7,6 +7,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -125,6 +127,23 @@ def test_headline_answers_by_the_interval(tmp_path, gain, answer):
     assert headline.answer == answer
     assert "On average over 3 test sets, the bi-encoder went from" in headline.text
     assert ("chance" in headline.text) == (gain == 0)
+
+
+def test_headline_tells_bi_from_cross(tmp_path):
+    gold, random = np.arange(200.0), np.random.default_rng(0)
+    scores = {START: gold + random.normal(0, 90, 200), BI: gold, CROSS: random.random(200)}
+    headline = compare([save_evaluation(tmp_path, "one", metric="spearman", gold=gold, scores=scores)])[0].headline
+    assert headline.answer == "Yes for the bi-encoder, no for the cross-encoder."
+
+
+def test_labels_that_hardly_differ_are_pointed_out(tmp_path):
+    run = write_run(tmp_path / "run", cycles=1, tests=())
+    assert "hardly differ" not in read(write_report([run])).text
+    path = run / "cycle-1" / "labels-cross.parquet"
+    table = pq.read_table(path)
+    scores = pa.array(0.5 + table["bert"].to_numpy() / 1000)
+    pq.write_table(table.set_column(table.column_names.index("bert"), "bert", scores), path)
+    assert "cycle 1, cross: the labels by bert hardly differ" in read(write_report([run])).text
 
 
 def test_headline_says_when_the_start_was_kept(tmp_path):

@@ -8,13 +8,13 @@ import numpy as np
 from trans_encoder.report.charts import Dot, DotChart, dot_chart
 from trans_encoder.report.intervals import Interval, interval
 from trans_encoder.report.outcomes import TEAM, ModelKey, Outcome
-from trans_encoder.report.wording import LEVEL, change
+from trans_encoder.report.wording import LEVEL, change, number
 
 KINDS = {"bi": "bi-encoder", "cross": "cross-encoder"}
 METRICS = {"spearman": "Spearman's rho x100", "auc": "AUC x100"}
 
 
-ANSWERS = {1: "Yes.", 0: "Not clearly.", -1: "No."}
+ANSWERS = {1: "yes", 0: "not clearly", -1: "no"}
 
 
 @dataclass(frozen=True)
@@ -81,24 +81,28 @@ class Comparison:
     @property
     def headline(self) -> Headline:
         """Answer in plain words."""
-        gain = next(iter(self.summary.after.values())).gain
-        answer = "No." if gain.is_none else ANSWERS[gain.verdict]
-        return Headline(gain.verdict, answer, " ".join(self._sentences()))
+        gains = {kind: after.gain for kind, after in self.summary.after.items()}
+        answers = {kind: "no" if gain.is_none else ANSWERS[gain.verdict] for kind, gain in gains.items()}
+        if len(set(answers.values())) == 1:
+            answer = answers[self.kinds[0]]
+        else:
+            answer = ", ".join(f"{answer} for the {KINDS[kind]}" for kind, answer in answers.items())
+        return Headline(gains[self.kinds[0]].verdict, f"{answer.capitalize()}.", " ".join(self._sentences()))
 
     def _sentences(self) -> Iterator[str]:
         plural = "s together" if self.together else ""
-        for number, (kind, after) in enumerate(self.summary.after.items()):
+        for place, (kind, after) in enumerate(self.summary.after.items()):
             if after.gain.is_none:
-                value = self.summary.start.value
-                yield f"{self.where}, the {KINDS[kind]}{plural} stayed at {value:.1f}: the start itself was chosen."
+                stay = f"stayed at {number(self.summary.start.value)}: the start itself was chosen"
+                yield f"{self.where}, the {KINDS[kind]}{plural} {stay}."
                 continue
             chance = "" if after.gain.verdict else "; that could be chance"
             gain = f"({change(after.gain)}{chance})"
-            if number == 0:
-                way = f"from {self.summary.start.value:.1f} to {after.score.value:.1f}"
+            if place == 0:
+                way = f"from {number(self.summary.start.value)} to {number(after.score.value)}"
                 yield f"{self.where}, the {KINDS[kind]}{plural} went {way} {gain}."
             else:
-                yield f"The {KINDS[kind]}{plural} reached {after.score.value:.1f} {gain}."
+                yield f"The {KINDS[kind]}{plural} reached {number(after.score.value)} {gain}."
 
 
 def compare(outcomes: Sequence[Outcome]) -> list[Comparison]:
@@ -137,5 +141,5 @@ def _dots(row: Row) -> list[Dot]:
 
 
 def _dot(role: str, score: Interval, text: str) -> Dot:
-    note = f"{text}: {score.value:.1f} ({LEVEL} interval {score.low:.1f} to {score.high:.1f})"
+    note = f"{text}: {number(score.value)} ({LEVEL} interval {number(score.low)} to {number(score.high)})"
     return Dot(role, score.value, score.low, score.high, note)

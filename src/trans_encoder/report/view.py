@@ -14,6 +14,7 @@ from trans_encoder.report.verdict import KINDS, Comparison, Headline, compare
 from trans_encoder.report.wording import duration
 
 _SCATTER_POINTS = 900
+_FLAT = 0.01  # labels with a smaller standard deviation are worth a warning
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,16 @@ class RunView:
         )
         return Headline({True: 1, False: -1, None: 0}[helped], answer, result["summary"] + hint)
 
-    @property
+    @cached_property
     def notes(self) -> list[str]:
-        """What the run wants its reader to know."""
-        return list(self.folder.result.get("notes", []))
+        """What the run wants its reader to know, and labels that hardly differ."""
+        flat_labels = [
+            f"{one.labels.name}: the labels by {one.teacher} hardly differ (standard deviation {one.deviation:.4f}), "
+            "so there is little to learn from them; that teacher may have learnt nothing"
+            for one in self._distributions
+            if one.deviation < _FLAT
+        ]
+        return [*self.folder.result.get("notes", []), *flat_labels]
 
     @property
     def chosen(self) -> list[dict[str, Any]]:
@@ -115,8 +122,7 @@ class RunView:
     def ridges(self) -> list[tuple[str, RidgeChart]]:
         """How each teacher's labels are spread."""
         low, high = self._score_range
-        found = labels.distributions(self.folder.labels, low=low, high=high)
-        by_teacher = groupby(sorted(found, key=lambda one: one.teacher), key=lambda one: one.teacher)
+        by_teacher = groupby(sorted(self._distributions, key=lambda one: one.teacher), key=lambda one: one.teacher)
         return [(teacher, ridge_chart(list(group), low=low, high=high)) for teacher, group in by_teacher]
 
     @cached_property
@@ -172,6 +178,11 @@ class RunView:
     def seconds(self) -> float:
         """The time that all stages took."""
         return sum(stage.seconds for stage in self.stages)
+
+    @cached_property
+    def _distributions(self) -> list[labels.Distribution]:
+        low, high = self._score_range
+        return labels.distributions(self.folder.labels, low=low, high=high)
 
     @cached_property
     def _score_range(self) -> tuple[float, float]:
