@@ -4,13 +4,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from conftest import FAMILIES
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoTokenizer
+
+from conftest import FAMILIES
 from trans_encoder.encoders.batching import assemble, budget_batches, epoch_batches, split_by_length
 from trans_encoder.encoders.tokens import Layout, PairTokeniser, longest_first, tokenise
-from transformers import AutoTokenizer
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=300).map(np.array)
 

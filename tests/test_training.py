@@ -1,4 +1,4 @@
-"""Training: shortcuts give what the plain way gives, the best checkpoint is kept, a killed training continues exactly."""
+"""Training: shortcuts give what the plain way gives, the best is kept, a killed training continues exactly."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from trans_encoder.config import TrainingPlan
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.losses import LOSSES

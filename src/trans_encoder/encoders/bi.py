@@ -6,7 +6,6 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
@@ -18,7 +17,7 @@ from torch.nn import functional
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.encoders.batching import Inputs, assemble, budget_batches, split_by_length
 from trans_encoder.encoders.loading import Kind, best_device, checked_name, explained, inference, save_model
-from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, Tokens, tokenise
+from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, Tokens
 from trans_encoder.progress import progress
 
 PoolingMode = Literal["cls", "mean"]
@@ -39,8 +38,7 @@ class BiEncoder:
         self.model = model
         self.name = name
         prompt = model.prompts.get(model.default_prompt_name or "") or ""
-        prepare = (lambda texts: pc.binary_join_element_wise(prompt, texts, "")) if prompt else None
-        self.tokeniser = PairTokeniser(model.tokenizer, prepare=prepare, key=prompt)
+        self.tokeniser = PairTokeniser(model.tokenizer, prompt=prompt)
         self.layout = Layout.of(model.tokenizer, texts=1)
 
     @classmethod
@@ -104,7 +102,7 @@ class BiEncoder:
     def encode(self, texts: Sequence[str] | pa.Array | pa.ChunkedArray) -> Scores:
         """Return one embedding for each text."""
         sentences = texts if isinstance(texts, pa.Array | pa.ChunkedArray) else pa.array(texts, pa.large_string())
-        tokens = tokenise(self.model.tokenizer, sentences, max_tokens=self.max_tokens)
+        tokens = self.tokeniser.sentences(sentences, max_tokens=self.max_tokens)
         return self._embed(tokens, np.arange(len(tokens)))
 
     def score(self, pairs: PairSet) -> Scores:

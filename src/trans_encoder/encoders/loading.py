@@ -74,23 +74,30 @@ def is_sentence_encoder(name: str | Path) -> bool:
     """Tell whether a model already embeds sentences, or is a bare PLM that must be tuned first."""
     from sentence_transformers.util import is_sentence_transformer_model
 
-    return bool(is_sentence_transformer_model(str(name), local_files_only=Path(name).expanduser().exists()))
+    folder = Path(name).expanduser()
+    with explained(name):
+        return bool(is_sentence_transformer_model(str(folder) if folder.exists() else str(name)))
 
 
 def find_kind(name: str | Path) -> Kind:
-    """Tell from its files whether a saved model is a bi-encoder or a cross-encoder."""
-    folder = Path(name).expanduser()
-    settings = _read(folder / "config_sentence_transformers.json")
-    if settings.get("model_type") == "CrossEncoder":
+    """Tell from a model's files, in a folder or on the hub, whether it is a bi-encoder or a cross-encoder."""
+    kind = _settings(name, "config_sentence_transformers.json").get("model_type")
+    if kind == "CrossEncoder":
         return "cross"
-    if settings.get("model_type") == "SentenceTransformer" or (folder / "modules.json").exists():
+    if kind == "SentenceTransformer" or is_sentence_encoder(name):
         return "bi"
-    architectures = _read(folder / "config.json").get("architectures") or [""]
-    return "cross" if architectures[0].endswith("ForSequenceClassification") else "bi"
+    architectures = _settings(name, "config.json").get("architectures") or [""]
+    return "cross" if str(architectures[0]).endswith("ForSequenceClassification") else "bi"
 
 
-def _read(path: Path) -> dict[str, Any]:
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+def _settings(name: str | Path, file: str) -> dict[str, Any]:
+    """Return a model's JSON file, empty if it has none."""
+    from transformers.utils.hub import cached_file
+
+    folder = Path(name).expanduser()
+    with explained(name):
+        found = cached_file(str(folder if folder.exists() else name), file, _raise_exceptions_for_missing_entries=False)
+        return dict(json.loads(Path(found).read_text(encoding="utf-8"))) if found else {}
 
 
 def save_model(model: Any, folder: Path) -> None:

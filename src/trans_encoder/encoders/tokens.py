@@ -2,13 +2,13 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from trans_encoder.data.pairs import PairSet
@@ -81,11 +81,11 @@ class PairTokeniser:
 
     _remembered: ClassVar[OrderedDict[tuple[str, str, int], PairTokens]] = OrderedDict()
 
-    def __init__(self, tokenizer: Any, *, prepare: Callable[[pa.Array], pa.Array] | None = None, key: str = "") -> None:
-        """Use `tokenizer` on texts that `prepare` (named by `key`) has changed, if given."""
+    def __init__(self, tokenizer: Any, *, prompt: str = "") -> None:
+        """Use `tokenizer` on texts with `prompt` put before each."""
         self.tokenizer = tokenizer
-        self._prepare = prepare
-        self._key = fingerprint(tokenizer) + key
+        self._prompt = prompt
+        self._key = fingerprint(tokenizer) + prompt
 
     def __call__(self, pairs: PairSet, *, max_tokens: int) -> PairTokens:
         """Return the tokens of the pairs; a sentence keeps at least its first `max_tokens`."""
@@ -93,12 +93,18 @@ class PairTokeniser:
         key = (self._key, pairs.without_scores().hash, cap)
         if key not in self._remembered:
             distinct = pairs.distinct()
-            sentences = distinct.sentences if self._prepare is None else self._prepare(distinct.sentences)
-            self._remembered[key] = PairTokens(tokenise(self.tokenizer, sentences, max_tokens=cap), distinct.index)
+            self._remembered[key] = PairTokens(self.sentences(distinct.sentences, max_tokens=cap), distinct.index)
             if len(self._remembered) > _REMEMBERED:
                 self._remembered.popitem(last=False)
         self._remembered.move_to_end(key)
         return self._remembered[key]
+
+    def sentences(self, sentences: pa.Array | pa.ChunkedArray, *, max_tokens: int) -> Tokens:
+        """Return the tokens of sentences, which are not remembered."""
+        if self._prompt:
+            prompt, nothing = (pa.scalar(text, sentences.type) for text in (self._prompt, ""))
+            sentences = pc.binary_join_element_wise(prompt, sentences, nothing)
+        return tokenise(self.tokenizer, sentences, max_tokens=max_tokens)
 
     @classmethod
     def forget(cls) -> None:

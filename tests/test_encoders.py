@@ -1,0 +1,92 @@
+"""Encoders: scores equal sentence-transformers' own, the kind is found, what must not be loaded is refused."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from trans_encoder.encoders import BiEncoder, CrossEncoder, find_kind, load_encoder
+from trans_encoder.errors import ConfigurationError
+
+
+def test_the_kind_is_found_from_the_folder(bert, tmp_path):
+    BiEncoder.load(bert).save(tmp_path / "bi")
+    CrossEncoder.load(bert).save(tmp_path / "cross")
+    assert [find_kind(path) for path in (bert, tmp_path / "bi", tmp_path / "cross")] == ["bi", "bi", "cross"]
+    assert isinstance(load_encoder(tmp_path / "cross"), CrossEncoder)
+    assert isinstance(load_encoder(tmp_path / "cross", kind="bi"), BiEncoder)
+
+
+def test_a_models_own_prompt_is_used_everywhere(bert, pairs, tmp_path):
+    plain = SentenceTransformer(str(bert))
+    prompted = SentenceTransformer(modules=list(plain), prompts={"match": "baker: "}, default_prompt_name="match")
+    prompted.save_pretrained(str(tmp_path / "prompted"))
+    encoder = BiEncoder.load(tmp_path / "prompted")
+    left, right = pairs.sentence1.to_pylist(), pairs.sentence2.to_pylist()
+    expected = [prompted.encode(texts, convert_to_tensor=True) for texts in (left, right)]
+    assert np.allclose(encoder.encode(left), expected[0].numpy(), atol=1e-5)
+    assert np.allclose(encoder.score(pairs), torch.cosine_similarity(*expected).numpy(), atol=1e-5)
+    assert not np.allclose(BiEncoder.load(bert).encode(left), expected[0].numpy(), atol=1e-3)
+
+
+@pytest.mark.parametrize("mode", ["cls", "mean"])
+def test_pooling_is_read_from_the_checkpoint_unless_given(bert, tmp_path, mode):
+    BiEncoder.load(bert, pooling=mode).save(tmp_path / "model")
+    assert BiEncoder.load(tmp_path / "model").pooling == mode
+    other = {"cls": "mean", "mean": "cls"}[mode]
+    assert BiEncoder.load(tmp_path / "model", pooling=other).pooling == other
+
+
+def test_a_new_head_depends_on_the_seed_alone(bert):
+    heads = [CrossEncoder.load(bert, seed=seed).model.transformers_model.classifier.weight for seed in (1, 1, 2)]
+    assert torch.equal(heads[0], heads[1])
+    assert not torch.equal(heads[0], heads[2])
+
+
+def test_a_saved_head_is_kept(bert, pairs, tmp_path):
+    encoder = CrossEncoder.load(bert, seed=3)
+    encoder.save(tmp_path / "cross")
+    assert np.array_equal(CrossEncoder.load(tmp_path / "cross", seed=4).score(pairs), encoder.score(pairs))
+
+
+def test_scores_of_many_pairs_do_not_depend_on_how_they_are_cut(bert, pairs, monkeypatch):
+    encoder = BiEncoder.load(bert)
+    whole = encoder.score(pairs)
+    monkeypatch.setattr("trans_encoder.encoders.bi._EMBEDDINGS_BYTES", 10 * 2 * 4 * 32)
+    assert np.allclose(encoder.score(pairs), whole, atol=1e-6)
+
+
+def test_pickled_weights_are_refused_with_the_way_to_convert_them(bert, tmp_path):
+    shutil.copytree(bert, tmp_path / "old")
+    (tmp_path / "old" / "model.safetensors").rename(tmp_path / "old" / "pytorch_model.bin")
+    with pytest.raises(ConfigurationError, match=r"pytorch_model\.bin.*save_pretrained"):
+        BiEncoder.load(tmp_path / "old")
+
+
+def test_remote_code_is_refused_unless_asked_for(bert, tmp_path):
+    shutil.copytree(bert, tmp_path / "odd")
+    config = json.loads((tmp_path / "odd" / "config.json").read_text())
+    (tmp_path / "odd" / "config.json").write_text(json.dumps({**config, "auto_map": {"AutoModel": "odd.Model"}}))
+    for load in (BiEncoder.load, CrossEncoder.load):
+        with pytest.raises(ConfigurationError, match="--trust-remote-code"):
+            load(tmp_path / "odd")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("./nowhere", "does not exist"), ("organisation/unknown-model", "could not be loaded")],
+)
+def test_what_cannot_be_loaded_is_said_with_what_was_expected(name, said):
+    with pytest.raises(ConfigurationError, match=said):
+        BiEncoder.load(name)
+
+
+def test_a_cross_encoder_with_several_labels_is_refused(bert, tmp_path):
+    from sentence_transformers import CrossEncoder as Plain
+
+    Plain(str(bert), num_labels=3).save_pretrained(str(tmp_path / "nli"))
+    with pytest.raises(ConfigurationError, match="3 labels"):
+        CrossEncoder.load(tmp_path / "nli")
