@@ -1,9 +1,9 @@
 """`trans-encoder train`: from unlabelled pairs to two models."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 
@@ -14,7 +14,8 @@ from trans_encoder.progress import show_progress
 if TYPE_CHECKING:
     from trans_encoder.cli.jobs import Job
     from trans_encoder.distill.result import Result
-    from trans_encoder.evaluation.evaluate import Evaluation
+    from trans_encoder.report import ModelKey
+    from trans_encoder.report.outcomes import Outcome
 
 
 @takes_job
@@ -31,46 +32,37 @@ def train(job: "Job", json: bool) -> None:
     from trans_encoder.distill.selection import DevJudge
     from trans_encoder.from_text import prepare
     from trans_encoder.report import write_report
+    from trans_encoder.report.measuring import evaluate_run
 
     with show_progress():
         if job.text is not None:
             config, pairs = prepare(job.config, job.text, out=job.out, pairs=len(job.pairs))
             job = replace(job, config=config, pairs=pairs)
         result = run(job.config, job.pairs, out=job.out, judge=DevJudge(job.dev) if job.dev else None)
-        tests = evaluate_models(result, job) if job.tests else {}
+        tests = _by_model(evaluate_run(result.folder, job.tests)) if job.tests else {}
         page = write_report([result.folder])
     print_result(_as_dict(result, tests, page), as_json=json, shown=_shown(result, tests, page))
 
 
-def evaluate_models(result: "Result", job: "Job") -> dict[str, "Evaluation"]:
-    """Evaluate each member's start and chosen models and, for a team, the ensembles; leave their scores in the run."""
-    from trans_encoder.distill.team import assemble, resolve_members
-    from trans_encoder.evaluation.evaluate import ensemble, evaluate
-    from trans_encoder.report import ModelKey, save_evaluation
-
-    starts = {member.name: member.start for member in assemble(resolve_members(job.config)[0])}
-    groups: dict[Literal["start", "bi", "cross"], Mapping[str, Any]] = {
-        "start": starts,
-        "bi": result.bis,
-        "cross": result.crosses,
+def _by_model(outcomes: Sequence["Outcome"]) -> dict[str, dict[str, float]]:
+    """Return each model's score on every test set and their average, the starts first."""
+    keys = sorted(outcomes[0].values, key=lambda key: ("start", "best").index(key.moment)) if outcomes else []
+    members = {key.member for key in keys}
+    scores = {key: {outcome.name: outcome.values[key] for outcome in outcomes} for key in keys}
+    return {
+        _called(key, alone=len(members) == 1): {**found, "average": sum(found.values()) / len(found)}
+        for key, found in scores.items()
     }
-    found: dict[str, Evaluation] = {}
-    said: dict[ModelKey, Evaluation] = {}
-    for kind, encoders in groups.items():
-        each = {name: evaluate(encoder, job.tests) for name, encoder in encoders.items()}
-        found |= {kind if len(starts) == 1 else f"{name} {kind}": evaluation for name, evaluation in each.items()}
-        if len(each) > 1:
-            found[f"ensemble {kind}"] = ensemble(list(each.values()), job.tests)
-        for name, evaluation in each.items():
-            key = ModelKey("start", name, "bi") if kind == "start" else ModelKey("best", name, kind)
-            said[key] = evaluation
-    for name, test in job.tests.items():
-        scores = {key: evaluation.predictions[name] for key, evaluation in said.items()}
-        save_evaluation(result.folder, name, metric=test.metric, gold=test.gold, scores=scores)
-    return found
 
 
-def _as_dict(result: "Result", tests: Mapping[str, "Evaluation"], page: Path) -> dict[str, Any]:
+def _called(key: "ModelKey", *, alone: bool) -> str:
+    from trans_encoder.report.outcomes import TEAM
+
+    model = "start" if key.moment == "start" else key.kind
+    return model if alone else f"{'ensemble' if key.member == TEAM else key.member} {model}"
+
+
+def _as_dict(result: "Result", tests: Mapping[str, Mapping[str, float]], page: Path) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
@@ -82,15 +74,14 @@ def _as_dict(result: "Result", tests: Mapping[str, "Evaluation"], page: Path) ->
         "summary": result.summary,
         "notes": list(result.notes),
         "report": str(page),
-        "tests": {name: evaluation.to_dict() for name, evaluation in tests.items()},
+        "tests": tests,
     }
 
 
-def _shown(result: "Result", tests: Mapping[str, "Evaluation"], page: Path) -> RenderableType:
+def _shown(result: "Result", tests: Mapping[str, Mapping[str, float]], page: Path) -> RenderableType:
     chosen = [model.folder for member in result.members.values() for model in (member.bi, member.cross) if model]
     parts: list[RenderableType] = [result.summary, *(f"Models: {result.folder / folder}" for folder in chosen)]
     parts.append(f"Report: {page}")
     if tests:
-        columns = {name: {**each.scores, "average": each.average} for name, each in tests.items()}
-        parts.append(score_table(columns, title=f"Test: {next(iter(tests.values())).task}, score x100"))
+        parts.append(score_table(tests, title="Test, score x100"))
     return Group(*parts)

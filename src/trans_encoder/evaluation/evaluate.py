@@ -1,7 +1,7 @@
 """Evaluation of bi-encoders, cross-encoders and ensembles of either, as in the paper."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -46,8 +46,6 @@ class Evaluation:
     """Spearman's rho or AUC of each test set, x100."""
     counts: dict[str, int]
     """Pairs in each test set."""
-    predictions: Mapping[str, npt.NDArray[np.float32]] = field(repr=False, compare=False)
-    """What the model said of each pair of each test set."""
 
     @property
     def average(self) -> float:
@@ -80,33 +78,11 @@ def evaluate(models: Model | Sequence[Model], task: Task | TestSet | Mapping[str
     scores = ensemble_scores(encoders, pairs)
     ends = np.cumsum([len(test.pairs) for test in tests.values()])
     parts = dict(zip(tests, np.split(scores, ends[:-1]), strict=True))
-    names = tuple(f"{encoder.name} ({encoder.kind})" for encoder in encoders)
-    return _evaluation(name, names, predictions=parts, tests=tests)
-
-
-def ensemble(evaluations: Sequence[Evaluation], tests: Mapping[str, TestSet]) -> Evaluation:
-    """Evaluate the mean of models that were evaluated on these test sets already, without asking them again."""
-    means = {
-        key: np.stack([each.predictions[key] for each in evaluations]).mean(axis=0, dtype=np.float64).astype(np.float32)
-        for key in tests
-    }
-    names = tuple(name for each in evaluations for name in each.models)
-    return _evaluation(evaluations[0].task, names, predictions=means, tests=tests)
-
-
-def _evaluation(
-    task: str,
-    models: tuple[str, ...],
-    *,
-    predictions: Mapping[str, npt.NDArray[np.float32]],
-    tests: Mapping[str, TestSet],
-) -> Evaluation:
     return Evaluation(
-        task=task,
-        models=models,
-        scores={key: measure(predictions[key], test) for key, test in tests.items()},
+        task=name,
+        models=tuple(f"{encoder.name} ({encoder.kind})" for encoder in encoders),
+        scores={key: measure(parts[key], test) for key, test in tests.items()},
         counts={key: len(test.pairs) for key, test in tests.items()},
-        predictions=predictions,
     )
 
 
