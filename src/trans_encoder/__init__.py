@@ -8,9 +8,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trans_encoder.bootstrapping import bootstrap
     from trans_encoder.config import MemberConfig, RunConfig, load_config
     from trans_encoder.data.pairs import PairSet
     from trans_encoder.data.tasks import Task, TestSet, load_task
+    from trans_encoder.data.text import Text
     from trans_encoder.distill.labels import PseudoLabels, label
     from trans_encoder.distill.run import Result, distil
     from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from trans_encoder.evaluation.evaluate import Evaluation, evaluate
     from trans_encoder.exporting import export
     from trans_encoder.from_text import distil_text
+    from trans_encoder.mining import mine
+    from trans_encoder.report import write_report
+    from trans_encoder.studies.experiment import experiment
 
 __version__ = version("trans-encoder")
 
@@ -36,15 +41,20 @@ _HOMES = {
     "RunError": "errors",
     "Task": "data.tasks",
     "TestSet": "data.tasks",
+    "Text": "data.text",
     "TransEncoderError": "errors",
+    "bootstrap": "bootstrapping",
     "distil": "distill.run",
     "distil_text": "from_text",
     "evaluate": "evaluation.evaluate",
+    "experiment": "studies.experiment",
     "export": "exporting",
     "label": "distill.labels",
     "load_config": "config",
     "load_encoder": "encoders",
     "load_task": "data.tasks",
+    "mine": "mining",
+    "write_report": "report",
 }
 
 __all__ = [
@@ -62,15 +72,20 @@ __all__ = [
     "RunError",
     "Task",
     "TestSet",
+    "Text",
     "TransEncoderError",
+    "bootstrap",
     "distil",
     "distil_text",
     "evaluate",
+    "experiment",
     "export",
     "label",
     "load_config",
     "load_encoder",
     "load_task",
+    "mine",
+    "write_report",
 ]
 
 
