@@ -28,10 +28,11 @@ from scipy.stats import spearmanr
 from trans_encoder.config import make_config, parse_overrides
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import Task, TestSet, load_task
+from trans_encoder.distill.exam import Answers, Exam, make_exam
 from trans_encoder.distill.labels import Scores, Teacher
 from trans_encoder.distill.run import run
 from trans_encoder.distill.selection import WEIGHTS, DevJudge, hold_out
-from trans_encoder.distill.signals import SIGNALS, Answers, Exam, make_exam, measure_signals
+from trans_encoder.distill.signals import SIGNALS, measure_signals, parts_for
 from trans_encoder.evaluation.evaluate import measure
 
 Row = dict[str, Any]
@@ -83,7 +84,7 @@ def collect(arguments: argparse.Namespace, task: Task, *, seed: int) -> Iterator
     """Run one distillation and yield a row for every checkpoint and every start."""
     training, held_out = hold_out(task.pairs.sample(arguments.pairs, seed=seed), seed=seed)
     tests = {name: _sampled(test, arguments.test_pairs) for name, test in task.tests.items()}
-    recorder = Recorder(DevJudge(task.dev), tests, make_exam(held_out, seed=seed, thorough=True))
+    recorder = Recorder(DevJudge(task.dev), tests, make_exam(held_out, seed=seed, parts=parts_for(SIGNALS)))
     settings = {
         "cycles": arguments.cycles,
         "cross.dev_steps": max(2 * len(training) // 32 // CROSS_JUDGEMENTS, 1),

@@ -14,6 +14,7 @@ from conftest import TINY_RUN, contents, graded
 from trans_encoder.config import make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import Task, TestSet
+from trans_encoder.distill.exam import LEVELS, Answers, heavy_edit, light_edit, make_exam, word_overlap
 from trans_encoder.distill.labels import PseudoLabels, read_provenance
 from trans_encoder.distill.run import Result, distil
 from trans_encoder.distill.selection import (
@@ -26,8 +27,7 @@ from trans_encoder.distill.selection import (
     hold_out,
     idle_cycles,
 )
-from trans_encoder.distill.signals import LEVELS, SIGNALS, Answers, heavy_edit, light_edit, make_exam, measure_signals
-from trans_encoder.distill.signals import word_overlap as overlap_of
+from trans_encoder.distill.signals import SIGNALS, measure_signals, parts_for
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.presets import PRESETS
@@ -58,7 +58,7 @@ def held_out():
 
 @pytest.fixture(scope="module")
 def exam(held_out):
-    return make_exam(held_out, seed=3, thorough=True)
+    return make_exam(held_out, seed=3, parts=parts_for(SIGNALS))
 
 
 @pytest.fixture(scope="module")
@@ -71,13 +71,21 @@ def answers_of(exam, scorer, **known):
 
 
 def test_an_exam_is_the_same_for_the_same_seed(held_out, exam):
-    assert make_exam(held_out, seed=3, thorough=True).pairs.hash == exam.pairs.hash
-    assert make_exam(held_out, seed=4, thorough=True).pairs.hash != exam.pairs.hash
+    assert make_exam(held_out, seed=3, parts=parts_for(SIGNALS)).pairs.hash == exam.pairs.hash
+    assert make_exam(held_out, seed=4, parts=parts_for(SIGNALS)).pairs.hash != exam.pairs.hash
+
+
+def part(exam, name):
+    """Return the questions of a part, as pairs of texts."""
+    sizes = list(exam.parts.values())
+    begin = sum(sizes[: list(exam.parts).index(name)])
+    return [(left, right) for left, right, _ in exam.pairs.take(range(begin, begin + exam.parts[name])).rows()]
 
 
 def test_probes_are_a_sentence_against_more_and_more_damage(held_out, exam):
-    rows = [(left, right) for left, right, _ in exam.pairs.rows(len(LEVELS) * exam.sentences)]
-    itself, light, heavy, another = (rows[n * exam.sentences : (n + 1) * exam.sentences] for n in range(len(LEVELS)))
+    rows = part(exam, "probes")
+    count = len(rows) // len(LEVELS)
+    itself, light, heavy, another = (rows[level * count : (level + 1) * count] for level in range(len(LEVELS)))
     known = set(held_out.distinct().sentences.to_pylist())
     assert all(left == right and left in known for left, right in itself)
     assert all(right != left and len(set(left.split()) - set(right.split())) <= 1 for left, right in light)
@@ -86,34 +94,39 @@ def test_probes_are_a_sentence_against_more_and_more_damage(held_out, exam):
     assert [left for left, _ in itself] == [left for left, _ in another]
 
 
-def test_a_thorough_exam_asks_for_swapped_and_edited_pairs(held_out, exam):
-    count, begin = len(held_out), (len(LEVELS) + 2) * exam.sentences
-    plain, swapped, edited = (exam.pairs.take(range(begin + n * count, begin + (n + 1) * count)) for n in range(3))
-    assert plain.hash == held_out.hash
-    assert (swapped.sentence1, swapped.sentence2) == (held_out.sentence2, held_out.sentence1)
-    assert edited.sentence2 == held_out.sentence2
-    assert all(old != new for old, new in zip(held_out.sentence1, edited.sentence1, strict=True))
-    assert len(make_exam(held_out, seed=3).pairs) == begin + count
+def test_pairs_are_asked_swapped_and_edited(held_out, exam):
+    pairs = [(left, right) for left, right, _ in held_out.rows()]
+    assert part(exam, "plain") == pairs
+    assert part(exam, "swapped") == [(right, left) for left, right in pairs]
+    for (left, right), (edited, same) in zip(pairs, part(exam, "edited"), strict=True):
+        assert same == right
+        assert edited != left
 
 
 def test_sentences_lose_their_commonest_and_their_rarest_word():
     pairs = PairSet.from_lists(["the cat saw the dog", "the dog ate the bone"], ["the fox ran off", "the cat ran off"])
-    exam = make_exam(pairs, seed=0)
-    begin = len(LEVELS) * exam.sentences
-    for place in range(exam.sentences):
-        whole, uncommon, _ = next(exam.pairs.take([begin + place]).rows())
-        unrare = exam.pairs.sentence2[begin + exam.sentences + place].as_py()
+    rows = part(make_exam(pairs, seed=0, parts={"losses"}), "losses")
+    for (whole, uncommon), (same, unrare) in zip(rows[: len(rows) // 2], rows[len(rows) // 2 :], strict=True):
+        assert whole == same
         assert uncommon == whole.replace("the ", "", 1)
         assert unrare.split().count("the") == whole.split().count("the")
+
+
+def test_an_exam_asks_no_more_than_its_signals_need(held_out):
+    assert list(make_exam(held_out, seed=3, parts=parts_for(["teacher", "spread"])).parts) == ["plain"]
+    answers = make_exam(held_out, seed=3, parts={"edited"}).answers(np.arange(2 * len(held_out), dtype=np.float32))
+    measured = {name for name, value in measure_signals(answers).items() if value is not None}
+    assert measured == {"overlap", "edit", "spread"}
 
 
 def test_agreement_beyond_wording_is_a_partial_correlation(exam):
     exact = answers_of(exam, Scorer())
     random = np.random.default_rng(0).permutation(exact.plain)
-    assert SIGNALS["start beyond overlap"](exact) is None
-    assert SIGNALS["start beyond overlap"](replace(exact, start=exact.plain)) == pytest.approx(100)
-    assert abs(SIGNALS["start beyond overlap"](replace(exact, start=random))) < 40
-    assert SIGNALS["start beyond overlap"](replace(exact, start=exact.overlap)) == 0
+    beyond = SIGNALS["start beyond overlap"].measure
+    assert beyond(exact) is None
+    assert beyond(replace(exact, start=exact.plain)) == pytest.approx(100)
+    assert abs(beyond(replace(exact, start=random))) < 40
+    assert beyond(replace(exact, start=exact.overlap)) == 0
 
 
 @pytest.mark.parametrize("text", ["a dog runs over the wide green field", "心不全の患者を治療する薬剤", "heart attack"])
@@ -128,7 +141,7 @@ def test_edits_know_no_language(text):
 
 
 def test_shared_wording_needs_no_white_space():
-    same, near, far = overlap_of(["心不全の治療"] * 3, ["心不全の治療", "心不全の薬", "今日は晴れ"])
+    same, near, far = word_overlap(["心不全の治療"] * 3, ["心不全の治療", "心不全の薬", "今日は晴れ"])
     assert same == pytest.approx(1)
     assert same > near > far
 
@@ -136,15 +149,15 @@ def test_shared_wording_needs_no_white_space():
 def test_the_better_of_two_encoders_has_the_better_signals(exam):
     exact, noisy = (answers_of(exam, Scorer(noise=noise)) for noise in (0.0, 0.3))
     for name in ("overlap", "probe order", "probe scale", "edit", "swap"):
-        assert SIGNALS[name](exact) > SIGNALS[name](noisy), name
+        assert SIGNALS[name].measure(exact) > SIGNALS[name].measure(noisy), name
 
 
 def test_agreements_are_rank_correlations_with_what_is_known(exam):
     exact, opposite = answers_of(exam, Scorer()), answers_of(exam, Scorer(sign=-1))
     for name in ("teacher", "partner", "others", "start"):
-        assert SIGNALS[name](exact) is None
-        assert SIGNALS[name](replace(exact, **{name: exact.plain})) == pytest.approx(100)
-        assert SIGNALS[name](replace(exact, **{name: opposite.plain})) == pytest.approx(-100)
+        assert SIGNALS[name].measure(exact) is None
+        assert SIGNALS[name].measure(replace(exact, **{name: exact.plain})) == pytest.approx(100)
+        assert SIGNALS[name].measure(replace(exact, **{name: opposite.plain})) == pytest.approx(-100)
 
 
 def test_a_collapsed_encoder_has_no_good_signal(exam):
@@ -158,16 +171,16 @@ def test_a_collapsed_encoder_has_no_good_signal(exam):
 
 def test_spread_is_full_when_all_scores_are_used_alike():
     scores = np.linspace(0, 1, 200, dtype=np.float32)
-    answers = Answers(np.zeros((4, 2)), np.zeros((2, 2)), scores, swapped=None, edited=None, overlap=scores)
-    assert SIGNALS["spread"](answers) == pytest.approx(100)
-    assert SIGNALS["contrast"](answers) == 100
+    answers = Answers(scores, scores, probes=np.zeros((4, 2)))
+    assert SIGNALS["spread"].measure(answers) == pytest.approx(100)
+    assert SIGNALS["contrast"].measure(answers) == 100
 
 
 def test_too_little_to_judge_by_is_said():
     with pytest.raises(DataError, match=r"1 held-out pairs.*selection=last"):
-        make_exam(PairSet.from_lists(["one two three four"], ["five six seven eight"]), seed=0)
-    with pytest.raises(DataError, match="0 texts that are long enough"):
-        make_exam(PairSet.from_lists(["a", "b"], ["c", "d"]), seed=0)
+        make_exam(PairSet.from_lists(["one two three four"], ["five six seven eight"]), seed=0, parts={"plain"})
+    with pytest.raises(DataError, match="too few or too short"):
+        make_exam(PairSet.from_lists(["a", "b"], ["c", "d"]), seed=0, parts={"probes"})
 
 
 def test_the_judge_prefers_the_better_encoder(judge):

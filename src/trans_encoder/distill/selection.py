@@ -8,8 +8,9 @@ from typing import NamedTuple, Protocol
 
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
+from trans_encoder.distill.exam import Exam, make_exam
 from trans_encoder.distill.labels import Scores, Teacher, label
-from trans_encoder.distill.signals import SIGNALS, Exam, make_exam
+from trans_encoder.distill.signals import SIGNALS, parts_for
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.evaluation.evaluate import measure
 
@@ -86,11 +87,10 @@ class Weight(NamedTuple):
 
 
 WEIGHTS: Mapping[str, Weight] = {
-    "overlap": Weight(0.7, "followed the dev score most closely, in trainings and across encoders"),
-    "content": Weight(0.15, "is highest for the best encoders, and does not rise with mere matching of words"),
-    "probe scale": Weight(0.15, "falls first when an encoder collapses or drifts from its texts"),
+    "overlap": Weight(0.5, "follows the dev score in trainings, across encoders, and from bi- to cross-encoders"),
+    "edit": Weight(0.5, "tells good encoders from better ones; alone it would also praise one that has learnt nothing"),
 }
-"""The signals that make the label-free score. Only signals that the start has too: so it can be compared with them."""
+"""The signals that make the label-free score: only such as the start has too and both kinds have alike."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ class LabelFreeJudge:
     @classmethod
     def of(cls, held_out: PairSet, *, seed: int) -> "LabelFreeJudge":
         """Make the judge of held-out pairs."""
-        return cls(make_exam(held_out, seed=seed))
+        return cls(make_exam(held_out, seed=seed, parts=parts_for(WEIGHTS)))
 
     @property
     def fingerprint(self) -> str:
@@ -120,7 +120,7 @@ class LabelFreeJudge:
     def rate(self, scores: Scores) -> float:
         """Return the weighted mean of the signals."""
         answers = self.exam.answers(scores)
-        return sum(each.weight * (SIGNALS[name](answers) or 0.0) for name, each in WEIGHTS.items())
+        return sum(each.weight * (SIGNALS[name].measure(answers) or 0.0) for name, each in WEIGHTS.items())
 
     def __call__(self, encoder: Teacher) -> float:
         """Return the encoder's label-free score."""
