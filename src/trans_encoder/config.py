@@ -74,11 +74,18 @@ class MemberConfig(_Frozen):
     def parse(cls, text: str) -> "MemberConfig":
         """Read `BI` or `BI=PLM`; an existing folder whose own name has an equals sign is taken whole."""
         bi, found, plm = text.partition("=")
-        if not found or Path(text).expanduser().exists():
+        if not found or _exists(text):
             return cls(bi=text)
         if not bi or not plm:
             raise ValueError(f'given "{text}", must be BI or BI=PLM, each a folder or a hub name')
         return cls(bi=bi, plm=plm)
+
+    @field_validator("bi", "plm")
+    @classmethod
+    def _possible(cls, model: str | None) -> str | None:
+        if model is not None:
+            _exists(model)
+        return model
 
 
 class RunConfig(_Frozen):
@@ -256,16 +263,27 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"cannot read the configuration {path}: {error.strerror or error}") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # broken UTF-8 and numbers of thousands of digits among them
         raise ConfigurationError(f"{path} is not a TOML file: {error}; see https://toml.io for the format") from error
 
 
 def _parse_value(text: str) -> Any:
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return text
     return parsed["value"] if list(parsed) == ["value"] else text
+
+
+def _exists(model: str) -> bool:
+    """Say whether a model is a folder here; raise ValueError for what can be no name of one."""
+    try:
+        if "\0" in model:
+            raise ValueError("it holds a NUL")
+        model.encode()
+        return Path(model).expanduser().exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ValueError(f"{str(error)[:200]}; must be a folder or a hub name") from error
 
 
 def _free_name(model: str, taken: set[str]) -> str:
@@ -320,4 +338,9 @@ def _flat(table: Layer, prefix: str = "") -> dict[str, Any]:
 
 def _summary(problems: list[str]) -> str:
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-    return "\n".join([f"{count} in the configuration:", *problems])
+    return "\n".join([f"{count} in the configuration:", *map(_shortened, problems)])
+
+
+def _shortened(problem: str) -> str:
+    """Leave out the middle of a problem with a value that fills the screen; what is allowed stands at its end."""
+    return problem if len(problem) <= 600 else f"{problem[:400]} ... {problem[-200:]}"

@@ -32,7 +32,7 @@ TEXT_NAMES = ("text", "sentence", "content", "document", "passage", "body", "art
 
 
 class ColumnError(DataError):
-    """The columns that are wanted are not there; the caller adds where."""
+    """The columns that are wanted are not there, or hold something else; the caller adds where."""
 
 
 def pair_columns(given: Sequence[str] | None, *, scores: bool = True) -> Select:

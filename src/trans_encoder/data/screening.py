@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trans_encoder.data.columns import ColumnError
 from trans_encoder.data.report import Tally
 from trans_encoder.data.sources import MAX_LINE_BYTES
-from trans_encoder.errors import DataError
 
 Mask = npt.NDArray[np.bool_]
 PAIR_SCHEMA = pa.schema([("sentence1", pa.large_string()), ("sentence2", pa.large_string()), ("score", pa.float64())])
@@ -32,10 +32,10 @@ def pair_rows(lines: Sequence[int], *columns: Any) -> Rows:
 
 
 def as_texts(column: pa.Array, *, name: str) -> tuple[pa.Array, Mask]:
-    """Return a column as large strings and where its UTF-8 is broken; raise DataError if it holds something else."""
+    """Return a column as large strings and where its UTF-8 is broken; raise ColumnError if it holds something else."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if kind not in (*_RAW, pa.null()):
-        raise DataError(f"column {name!r} holds {column.type}, not text; name the right columns with --columns")
+        raise ColumnError(f"column {name!r} holds {column.type}, not text; name the right columns with --columns")
     try:
         column.validate(full=True)
         return column.cast(pa.large_string()), np.zeros(len(column), dtype=bool)
@@ -53,8 +53,8 @@ def as_texts(column: pa.Array, *, name: str) -> tuple[pa.Array, Mask]:
     return pa.array(texts, pa.large_string()), np.array(broken, dtype=bool)
 
 
-def _damaged(name: str, error: pa.ArrowException) -> DataError:
-    return DataError(f"column {name!r} is damaged ({error}); make or download the file again")
+def _damaged(name: str, error: pa.ArrowException) -> ColumnError:
+    return ColumnError(f"column {name!r} is damaged ({error}); make or download the file again")
 
 
 def _is_utf8(value: bytes) -> bool:
@@ -66,12 +66,12 @@ def _is_utf8(value: bytes) -> bool:
 
 
 def as_scores(column: pa.Array, *, name: str) -> pa.Array:
-    """Return a column of numbers or booleans as float64; raise DataError if it holds something else."""
+    """Return a column of numbers or booleans as float64; raise ColumnError if it holds something else."""
     kind = column.type
     if not (
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
     ):
-        raise DataError(
+        raise ColumnError(
             f"column {name!r}, the score, holds {kind}, not numbers; --columns LEFT,RIGHT reads the pairs without it"
         )
     try:
