@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test fuzz lint format demo bench constraints clean
+.PHONY: help setup test fuzz faults lint format demo bench constraints clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -21,6 +21,9 @@ $(READY): pyproject.toml constraints.txt
 
 test: $(READY) ## Run the tests, offline, on two cores
 	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 -q $(TEST_ARGS)
+
+faults: $(READY) ## Kill, starve and damage real runs some 300 times: FAULTS_ARGS="--seed 1"
+	cd tests && OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 ../$(BIN)/python -m faults $(FAULTS_ARGS)
 
 fuzz: $(READY) ## Try 20,000 malformed inputs on every reader: FUZZ_ARGS="--seed 1"
 	cd tests && HF_HUB_OFFLINE=1 ../$(BIN)/python -m fuzz --cases 20000 $(FUZZ_ARGS)

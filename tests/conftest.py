@@ -165,6 +165,15 @@ def shape(family: str, *, width: int, tokenizer: PreTrainedTokenizerFast) -> Any
     raise ValueError(family)
 
 
+def save_model(folder: Path, config: Any, tokenizer: PreTrainedTokenizerFast) -> None:
+    """Save a new model of this shape, its weights drawn from its width."""
+    with torch.random.fork_rng():
+        torch.manual_seed(config.hidden_size)
+        model = transformers.AutoModel.from_config(config)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
 FAMILIES = ("bert", "roberta", "mpnet", "distilbert", "electra", "modernbert")
 
 TinyModel = Callable[..., Path]
@@ -184,11 +193,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory, sentences: list[str]) -
         folder = root / f"{family}-{width}"
         if not folder.exists():
             tokenizer = trained[family in ("bert", "distilbert", "electra")]
-            with torch.random.fork_rng():
-                torch.manual_seed(width)
-                model = transformers.AutoModel.from_config(shape(family, width=width, tokenizer=tokenizer))
-            model.save_pretrained(folder)
-            tokenizer.save_pretrained(folder)
+            save_model(folder, shape(family, width=width, tokenizer=tokenizer), tokenizer)
         return folder
 
     return build

@@ -64,3 +64,11 @@ def sha256(path: Path) -> str:
     """Return the checksum of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """Return the checksum of each file in a folder, after having them written through to the disk."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    for file in files:
+        _sync(file)
+    return {file.name: sha256(file) for file in files}

@@ -97,7 +97,8 @@ class RunFolder:
             with FileLock(path / LOCK, timeout=0):
                 folder = cls(path, engine, advance)
                 folder._begin(config, origin)
-                yield folder
+                with _in_place(path):
+                    yield folder
         except Timeout:
             raise RunError(
                 f"another process is working in {path}; wait until it ends, or give another folder (--out)"
@@ -112,9 +113,8 @@ class RunFolder:
             ) from error
 
     def _begin(self, config: Mapping[str, Any], origin: Mapping[str, Any]) -> None:
-        manifest = _read(self.path / MANIFEST)
-        self._stages = manifest.get("stages", {})
-        self._origin = manifest.get("origin") or dict(origin)
+        self._stages = _read(self.path / MANIFEST, "stages")
+        self._origin = _read(self.path / MANIFEST, "origin") or dict(origin)
         old = _read(self.path / CONFIG) or config
         changed = differences(old, config) + differences(self._origin, origin)
         if changed:
@@ -146,14 +146,19 @@ class RunFolder:
         entry = self._stages.get(stage.name)
         if entry is None:
             return False
-        damaged = [file for file, known in entry["files"].items() if not _is_whole(self.path / file, known)]
+        try:
+            damaged = [file for file, known in entry["files"].items() if not _is_whole(self.path / file, known)]
+            same_inputs = entry["inputs"] == json.loads(json.dumps(stage.inputs))
+        except (LookupError, TypeError, AttributeError, ValueError):
+            damaged, same_inputs = [MANIFEST], False
         if damaged:
             logger.warning(
                 "%s is missing or was altered; the stage %s is done again", ", ".join(damaged[:3]), stage.name
             )
-        return not damaged and entry["inputs"] == json.loads(json.dumps(stage.inputs))
+        return not damaged and same_inputs
 
     def _record(self, stage: Stage, seconds: float) -> None:
+        _check_place(self.path)
         place = self.path / stage.name
         files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
         self._stages[stage.name] = {
@@ -175,6 +180,24 @@ class RunFolder:
         write_json(self.path / MANIFEST, {"version": 1, "origin": self._origin, "stages": self._stages})
 
 
+@contextmanager
+def _in_place(path: Path) -> Iterator[None]:
+    """Say so if the folder goes away while it is worked in: whatever error follows is not the cause."""
+    try:
+        yield
+    except Exception as error:
+        _check_place(path, error)
+        raise
+
+
+def _check_place(path: Path, error: Exception | None = None) -> None:
+    if not (path / MANIFEST).exists():
+        raise RunError(
+            f"{path} has vanished, or its {MANIFEST}, while the run was at work; put the folder back as it was (a disk "
+            f"may have to be mounted again), then the same command continues"
+        ) from error
+
+
 def _storage_reason(error: Exception) -> str | None:
     """Return what is wrong with the storage, if that is what the error is about."""
     if isinstance(error, OSError):
@@ -187,12 +210,15 @@ def _is_whole(path: Path, known: Mapping[str, Any]) -> bool:
     return path.is_file() and path.stat().st_size == known["bytes"] and sha256(path) == known["sha256"]
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, *keys: str) -> dict[str, Any]:
+    """Read a JSON object, or the one at a key of it; an empty one if there is none."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+        for key in keys:
+            content = content.get(key, {}) if isinstance(content, dict) else content
     except FileNotFoundError:
         return {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunError(
             f"{path} is damaged ({error}); put it back from a copy, or remove it to have its run checked and made again"
         ) from error

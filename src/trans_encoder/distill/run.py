@@ -122,7 +122,10 @@ def _note_environment(path: Path) -> None:
     libraries = {name: version(name) for name in _LIBRARIES}
     now = {"python": platform.python_version(), "platform": platform.platform(), "device": best_device(), **libraries}
     if path.exists():
-        changed = differences(json.loads(path.read_text(encoding="utf-8")), now)
+        try:
+            changed = differences(json.loads(path.read_text(encoding="utf-8")), now)
+        except (ValueError, AttributeError):
+            changed = [f"{path.name} is damaged, and written anew"]
         if changed:
             logger.warning("the run was begun in another environment: %s", "; ".join(changed))
     write_json(path, now)

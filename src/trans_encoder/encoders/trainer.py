@@ -19,13 +19,13 @@ from trans_encoder.encoders.batching import epoch_batches
 from trans_encoder.encoders.loading import resolved_precision
 from trans_encoder.encoders.tokens import Integers
 from trans_encoder.errors import RunError
-from trans_encoder.files import write_json
+from trans_encoder.files import checksums, write_json
 from trans_encoder.progress import progress
 
 if TYPE_CHECKING:
     from trans_encoder.encoders.training import Encoder, Objective, TrainingOptions
 
-_KEPT, _BEST = "kept.json", "best.safetensors"
+_KEPT, _BEST, _CHECKSUMS = "kept.json", "best.safetensors", "checksums.json"
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,12 @@ class Kept:
     best_weights: dict[str, Tensor] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
-        """Write into a checkpoint, the JSON last: it marks the checkpoint as whole."""
+        """Write into a checkpoint, the checksums of its files last: they mark it as whole."""
         if self.best_weights:
             save_file(self.best_weights, folder / _BEST)
         content = {name: value for name, value in vars(self).items() if name != "best_weights"}
         write_json(folder / _KEPT, {**content, "history": [asdict(moment) for moment in self.history]})
+        write_json(folder / _CHECKSUMS, checksums(folder))
 
     @classmethod
     def load(cls, folder: Path) -> "Kept":
@@ -256,10 +257,18 @@ class _EachStep(TrainerCallback):
 
 
 def _last_whole_checkpoint(folder: Path) -> Path | None:
-    """Return the newest whole checkpoint and remove the others: what is not whole was cut off while being written."""
+    """Return the newest whole checkpoint and remove the others: what is not whole was cut off or altered."""
     checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
-    whole = [path for path in checkpoints if (path / _KEPT).exists()]
+    last = next((path for path in reversed(checkpoints) if _is_whole(path)), None)
     for path in checkpoints:
-        if not whole or path != whole[-1]:
+        if path != last:
             shutil.rmtree(path)
-    return whole[-1] if whole else None
+    return last
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        known = json.loads((checkpoint / _CHECKSUMS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(known == {name: value for name, value in checksums(checkpoint).items() if name != _CHECKSUMS})

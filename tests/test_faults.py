@@ -1,0 +1,61 @@
+"""Some faults of every kind, put into real runs; `make faults` does it at length."""
+
+from collections import Counter
+
+import pytest
+
+from faults.campaign import all_faults
+from faults.kills import changes
+from faults.laboratory import Laboratory
+from faults.plan import suffer
+from faults.storage import altered, can_mount
+from trans_encoder.distill import manifest
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("faults")
+
+
+@pytest.fixture(scope="module")
+def lab(root):
+    """The laboratory, with its undisturbed run."""
+    return Laboratory.build(root)
+
+
+@pytest.fixture(scope="module")
+def faults(lab, root):
+    """Every fault, of which the tests take a sample."""
+    return all_faults(lab, root, seed=5, others=20, times=20, each=1)
+
+
+def not_survived(faults, lab, root):
+    outcomes = [suffer(fault, lab, root / f"{number}-{fault.kind}") for number, fault in enumerate(faults)]
+    return [outcome for outcome in outcomes if outcome.problem]
+
+
+def test_a_killed_run_ends_the_same(lab, faults, root):
+    kills = [fault for fault in faults if fault.kind.startswith("killed")]
+    assert len(kills) > 150
+    chosen = kills[7::23]
+    assert len(Counter(fault.kind for fault in chosen)) == 4
+    assert not_survived(chosen, lab, root) == []
+
+
+def test_a_run_survives_its_storage(lab, faults, root):
+    chosen = [fault for fault in faults if not fault.kind.startswith("killed")]
+    assert len({fault.kind for fault in chosen}) == (7 if can_mount() else 6)
+    assert not_survived(chosen, lab, root) == []
+
+
+def test_every_write_is_known(lab, root):
+    places = [change.place for change in changes(lab, root / "known") if change.is_write]
+    written = {place.removeprefix(f"{root}/known/") for place in places}
+    assert {"config.json", "manifest.json", "pairs.arrow", "history.jsonl", "result.json"} <= written
+    assert {"cycle-2/labels-cross.parquet", "cycle-2/roberta/bi", "best/bert/cross"} <= written
+
+
+def test_what_is_not_survived_is_noticed(lab, root, monkeypatch):
+    monkeypatch.setattr(manifest, "_is_whole", lambda *_: True)
+    fault = altered("cycle-1/bert/bi/model.safetensors", how="flipped", seed=0)
+    assert "different: " in suffer(fault, lab, root / "noticed").problem
