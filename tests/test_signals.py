@@ -32,7 +32,14 @@ def test_a_stopped_run_names_the_command_that_continues_it(number, code, pairs, 
     arguments = ["train", "--pairs", "some pairs.jsonl", "--model", str(bert), "--out", "run", *settings]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        [COMMAND, *arguments], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [COMMAND, *arguments],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell lets its background jobs ignore SIGINT, and they hand that down.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     wait_for(tmp_path / "run" / "cycle-1" / "labels-bi.parquet", process)
     process.send_signal(number)
