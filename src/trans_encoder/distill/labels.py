@@ -129,7 +129,8 @@ def anchored(labels: PseudoLabels, start: PseudoLabels, *, weight: float) -> Pse
 
 
 _REMEDIES: dict[str, str] = {
-    "bi": "The encoder has collapsed: start from another bi-encoder, check its pooling, or lower bi.learning_rate",
+    "bi": "The encoder has collapsed, or the pairs are all alike: start from another bi-encoder, check its pooling, "
+    "lower bi.learning_rate, or give more varied pairs",
     "cross": "The encoder has collapsed: lower cross.learning_rate, train for more epochs, or give more varied pairs",
 }
 

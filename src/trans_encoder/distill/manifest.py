@@ -90,7 +90,7 @@ class RunFolder:
         if path.exists() and not path.is_dir():
             raise RunError(f"{path} is a file; give a folder for the run (--out)")
         strange = [child for child in path.iterdir() if child.name != PREPARED] if path.is_dir() else []
-        if strange and not (path / CONFIG).exists() and not (path / LOCK).exists():
+        if strange and not (path / MANIFEST).exists() and not (path / LOCK).exists():
             raise RunError(f"{path} is not empty and is no run folder; give a new folder for the run (--out)")
         try:
             path.mkdir(parents=True, exist_ok=True)

@@ -13,9 +13,10 @@ from trans_encoder.distill.labels import Scores
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Encoder, Kind
 from trans_encoder.encoders.bi import PoolingMode
 from trans_encoder.encoders.loading import checked_name
-from trans_encoder.errors import RunError
+from trans_encoder.errors import DataError, RunError
 from trans_encoder.files import sha256
 
+_MOST_UNKNOWN = 0.5  # the share of tokens beyond which nobody could tell what a text says
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
@@ -56,8 +57,15 @@ class ModelRef:
         )
 
     def score(self, pairs: PairSet) -> Scores:
-        """Load the model, score pairs, let it go."""
-        return self.load().score(pairs)
+        """Load the model, score pairs, let it go; refuse texts that are mostly unknown to it."""
+        encoder = self.load()
+        unknown = encoder.tokeniser.unknown_share(pairs, max_tokens=encoder.max_tokens)
+        if unknown > _MOST_UNKNOWN:
+            raise DataError(
+                f"{unknown:.0%} of the texts' tokens are unknown to {self.name} ({self.source}), so its scores mean "
+                f"nothing; give a model that knows the language and script, such as a multilingual one"
+            )
+        return encoder.score(pairs)
 
     def at(self, source: str | Path, **changes: Any) -> Self:
         """Return a reference to another model that is loaded in the same way, but for the changes."""

@@ -67,7 +67,10 @@ class Label:
     def __call__(self, path: Path) -> None:
         """Write the labels."""
         pairs = PairSet.open(self.pairs)
-        labels = label(pairs, self.teachers, cycle=self.cycle)
+        try:
+            labels = label(pairs, self.teachers, cycle=self.cycle)
+        except DataError as error:
+            raise RunError(f"cycle {self.cycle}, labels of the {self.teachers[0].kind}-encoders: {error}") from error
         if self.anchor is not None:
             start = PseudoLabels.open(self.anchor.labels, pairs=pairs)
             labels = anchored(labels, start, weight=self.anchor.weigh(self.teachers))

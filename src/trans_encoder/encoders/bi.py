@@ -16,7 +16,15 @@ from torch.nn import functional
 
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.encoders.batching import Inputs, assemble, budget_batches, split_by_length
-from trans_encoder.encoders.loading import Kind, best_device, checked_name, explained, inference, save_model
+from trans_encoder.encoders.loading import (
+    Kind,
+    best_device,
+    check_length,
+    checked_name,
+    explained,
+    inference,
+    save_model,
+)
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, Tokens
 from trans_encoder.progress import progress
 
@@ -67,6 +75,7 @@ class BiEncoder:
             if pooling is not None:
                 model = _with_pooling(model, pooling)
         if max_tokens is not None:
+            check_length(model, max_tokens, name=name)
             model.max_seq_length = max_tokens
         return cls(model, name=str(name))
 

@@ -11,7 +11,15 @@ from torch import Tensor
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.encoders.batching import Inputs, assemble, budget_batches, split_by_length
 from trans_encoder.encoders.bi import Scores
-from trans_encoder.encoders.loading import Kind, best_device, checked_name, explained, inference, save_model
+from trans_encoder.encoders.loading import (
+    Kind,
+    best_device,
+    check_length,
+    checked_name,
+    explained,
+    inference,
+    save_model,
+)
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, longest_first
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import progress
@@ -51,13 +59,14 @@ class CrossEncoder:
             torch.manual_seed(seed)
             model = sentence_transformers.CrossEncoder(
                 path,
-                num_labels=None if _has_head(path) else 1,
+                num_labels=None if _has_head(path, trust_remote_code=trust_remote_code) else 1,
                 device=device or best_device(),
                 trust_remote_code=trust_remote_code,
                 local_files_only=Path(path).exists(),
                 model_kwargs={"dtype": torch.float32, "use_safetensors": True},
             )
         if max_tokens is not None:
+            check_length(model, max_tokens, name=name)
             model.max_length = max_tokens
         return cls(model, name=str(name))
 
@@ -124,8 +133,9 @@ class CrossEncoder:
         return torch.cat([self._forward(inputs) for inputs in batch["inputs"]]).float()[batch["place"]]
 
 
-def _has_head(name: str) -> bool:
+def _has_head(name: str, *, trust_remote_code: bool) -> bool:
     from transformers import AutoConfig
 
-    architectures = AutoConfig.from_pretrained(name).architectures or [""]
+    # Said either way: left open, transformers would ask on the terminal whether to run a model's code.
+    architectures = AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code).architectures or [""]
     return str(architectures[0]).endswith("ForSequenceClassification")

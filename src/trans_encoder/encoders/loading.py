@@ -40,9 +40,10 @@ def checked_name(name: str | Path, *, trust_remote_code: bool) -> str:
             f'If you trust the folder, convert it once: python -c "from transformers import AutoModel; '
             f"m = AutoModel.from_pretrained('{name}', use_safetensors=False); m.save_pretrained('{name}')\""
         )
-    if not trust_remote_code and _wants_remote_code(folder):
+    asking = None if trust_remote_code else _wants_remote_code(folder)
+    if asking is not None:
         raise ConfigurationError(
-            f"model folder {name} asks to run its own code (auto_map in config.json); "
+            f"model folder {name} asks to run its own code ({asking}); "
             f"read that code, then allow it with --trust-remote-code (trust_remote_code=True)"
         )
     return str(folder)
@@ -52,9 +53,26 @@ def _looks_like_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name or name.endswith("/")
 
 
-def _wants_remote_code(folder: Path) -> bool:
-    config = folder / "config.json"
-    return config.exists() and "auto_map" in json.loads(config.read_text(encoding="utf-8"))
+def _wants_remote_code(folder: Path) -> str | None:
+    """Return where a model folder asks for code of its own, if anywhere."""
+    with explained(folder):
+        for file in sorted(folder.rglob("*config.json")):
+            if "auto_map" in json.loads(file.read_text(encoding="utf-8")):
+                return f"auto_map in {file.relative_to(folder)}"
+    return None
+
+
+def check_length(model: torch.nn.Module, max_tokens: int, *, name: str | Path) -> None:
+    """Refuse inputs longer than the positions that a model has learnt."""
+    for place, module in model.named_modules():
+        if place.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
+            # RoBERTa and its kin begin to count after the padding's own number.
+            limit = module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
+            if max_tokens > limit:
+                raise ConfigurationError(
+                    f"model {name} takes at most {limit} tokens, but max_tokens is {max_tokens}; "
+                    f"longer texts are cut, so give {limit} or less (--set bi.max_tokens, --set cross.max_tokens)"
+                )
 
 
 @contextmanager

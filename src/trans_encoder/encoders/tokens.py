@@ -106,6 +106,11 @@ class PairTokeniser:
             sentences = pc.binary_join_element_wise(prompt, sentences, nothing)
         return tokenise(self.tokenizer, sentences, max_tokens=max_tokens)
 
+    def unknown_share(self, pairs: PairSet, *, max_tokens: int) -> float:
+        """Return which share of the pairs' tokens stands for text that the tokenizer does not know."""
+        unknown, ids = self.tokenizer.unk_token_id, self(pairs, max_tokens=max_tokens).tokens.ids
+        return float(np.mean(ids == unknown)) if unknown is not None and len(ids) else 0.0
+
     @classmethod
     def forget(cls) -> None:
         """Drop what is remembered."""

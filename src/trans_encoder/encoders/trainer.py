@@ -172,16 +172,20 @@ class StageTrainer(Trainer):
         self.kept.loss_sum += float(loss.detach())
         self.kept.loss_steps += 1
         if not np.isfinite(self.kept.loss_sum):
-            step = self.state.global_step + 1
-            raise RunError(
-                f"{self._options.description}: the loss is {float(loss.detach())} at step {step}; "
-                f"lower the learning rate (now {self._plan.learning_rate}) or use --set precision=fp32"
-            )
+            raise self._diverged(f"the loss is {float(loss.detach())} at step {self.state.global_step + 1}")
         return loss
+
+    def _diverged(self, what: str) -> RunError:
+        return RunError(
+            f"{self._options.description}: {what}; "
+            f"lower the learning rate (now {self._plan.learning_rate}) or use --set precision=fp32"
+        )
 
     def judge(self, *, step: int, epoch: float) -> None:
         """Note the loss and score of this moment, and keep the weights if they are the best yet."""
         kept = self.kept
+        if not all(bool(weight.isfinite().all()) for weight in self._student.model.parameters()):
+            raise self._diverged(f"weights are no longer finite numbers after step {step}")
         judge = self._options.judge
         score = None if judge is None else float(judge(self._student))
         kept.history.append(Checkpoint(step, round(epoch, 4), kept.loss_sum / max(kept.loss_steps, 1), score))
