@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test fuzz faults lint format demo bench constraints clean
+.PHONY: help setup test fuzz faults lint format audit demo bench constraints clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -36,6 +36,10 @@ lint: $(READY) ## Check style and types
 format: $(READY) ## Format the code and mend what can be mended
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+audit: $(READY) ## Look for known weaknesses in what constraints.txt pins; needs a network
+	$(BIN)/python -m pip install --quiet pip-audit
+	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 demo: $(READY) ## Train two models from plain text, offline, in a few minutes
 	$(BIN)/trans-encoder demo $(if $(MODEL),--model $(MODEL))

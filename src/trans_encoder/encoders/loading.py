@@ -7,11 +7,23 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors import SafetensorError
 
 from trans_encoder.errors import ConfigurationError
 
 Kind = Literal["bi", "cross"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
+
+_LOADING_ERRORS = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    RuntimeError,
+    AttributeError,
+    ImportError,
+    SafetensorError,
+)
 
 
 def checked_name(name: str | Path, *, trust_remote_code: bool) -> str:
@@ -80,7 +92,7 @@ def explained(name: str | Path) -> Iterator[None]:
     """Turn the many errors of loading into one that says what to do."""
     try:
         yield
-    except (OSError, ValueError, KeyError, RuntimeError, AttributeError) as error:
+    except _LOADING_ERRORS as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ConfigurationError(
             f"model {name} could not be loaded: {reason}. Expected a folder or hub name of an encoder that "
