@@ -10,6 +10,7 @@ process with its model loaded. The second looks for growth of memory, files or t
 
 import argparse
 import json
+import logging
 import multiprocessing
 import os
 import shutil
@@ -181,6 +182,8 @@ def main() -> None:
     parser.add_argument("--soak", type=int, default=0, metavar="RUNS")
     arguments = parser.parse_args()
     transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    logging.disable(logging.WARNING)
     fine = []
     for work, size in ((load, arguments.pairs), (soak, arguments.soak)):
         if size:

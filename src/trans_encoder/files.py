@@ -44,7 +44,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     temporary.mkdir()
     try:
         yield temporary
-        for file in sorted(temporary.rglob("*")):
+        for file in (temporary, *sorted(temporary.rglob("*"))):
             _sync(file)
         shutil.rmtree(path, ignore_errors=True)
         temporary.replace(path)
