@@ -16,7 +16,7 @@ from trans_encoder.evaluation.metrics import spearman
 
 Matrix = NDArray[np.float32]
 
-RETRIEVED = 50
+RETRIEVED = 20
 """So many sentences, the bi-encoder's best, are put in order by the cross-encoder."""
 
 

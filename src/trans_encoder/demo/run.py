@@ -24,11 +24,11 @@ from trans_encoder.report import ModelKey, save_evaluation, write_report
 class Recipe:
     """How much the demo does; the default takes a few minutes on two cores."""
 
-    pairs: int = 4000
+    pairs: int = 3000
     """Pairs mined from the text."""
-    tuning: Mapping[str, Any] = field(default_factory=lambda: {"epochs": 3})
+    tuning: Mapping[str, Any] = field(default_factory=lambda: {"epochs": 4})
     """Settings of the contrastive tuning that differ from its preset."""
-    distillation: Mapping[str, Any] = field(default_factory=lambda: {"cycles": 1})
+    distillation: Mapping[str, Any] = field(default_factory=lambda: {"cycles": 1, "bi": {"epochs": 3}})
     """Settings of the distillation that differ from its preset."""
 
 
