@@ -1,15 +1,17 @@
 """Some faults of every kind, put into real runs; `make faults` does it at length."""
 
 from collections import Counter
+from random import Random
 
 import pytest
 
 from faults.campaign import all_faults
 from faults.kills import changes
-from faults.laboratory import Laboratory
+from faults.laboratory import Laboratory, forked
 from faults.plan import suffer
-from faults.storage import altered, can_mount
+from faults.storage import altered, can_mount, damage
 from trans_encoder.distill import manifest
+from trans_encoder.report import ModelKey, save_evaluation, write_report
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,21 @@ def test_every_write_is_known(lab, root):
     written = {place.removeprefix(f"{root}/known/") for place in places}
     assert {"config.json", "manifest.json", "pairs.arrow", "history.jsonl", "result.json"} <= written
     assert {"cycle-2/labels-cross.parquet", "cycle-2/roberta/bi", "best/bert/cross"} <= written
+
+
+REPORTED = ("config.json", "manifest.json", "history.jsonl", "cycle-1/labels-bi.parquet", "evaluation/t.parquet")
+
+
+@pytest.mark.parametrize("name", REPORTED)
+def test_a_report_of_a_damaged_run_names_the_file(lab, tmp_path, name):
+    run = lab.copy(tmp_path / "run")
+    save_evaluation(run, "t", metric="auc", gold=[0, 1], scores={ModelKey("start", "bert", "bi"): [0.1, 0.2]})
+    whole = (run / name).read_bytes()
+    for how in ("flipped", "flipped", "cut", "zeroed"):
+        damage(run / name, how=how, random=Random(f"{name} {how}"))
+        ended = forked(lambda: write_report([run]))
+        assert ended.code == 0 or (ended.code == 1 and str(run) in ended.error), ended
+        (run / name).write_bytes(whole)
 
 
 def test_what_is_not_survived_is_noticed(lab, root, monkeypatch):

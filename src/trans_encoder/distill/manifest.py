@@ -146,16 +146,12 @@ class RunFolder:
         entry = self._stages.get(stage.name)
         if entry is None:
             return False
-        try:
-            damaged = [file for file, known in entry["files"].items() if not _is_whole(self.path / file, known)]
-            same_inputs = entry["inputs"] == json.loads(json.dumps(stage.inputs))
-        except (LookupError, TypeError, AttributeError, ValueError):
-            damaged, same_inputs = [MANIFEST], False
+        damaged = damaged_files(self.path, {stage.name: entry})
         if damaged:
             logger.warning(
                 "%s is missing or was altered; the stage %s is done again", ", ".join(damaged[:3]), stage.name
             )
-        return not damaged and same_inputs
+        return not damaged and bool(entry.get("inputs") == json.loads(json.dumps(stage.inputs)))
 
     def _record(self, stage: Stage, seconds: float) -> None:
         _check_place(self.path)
@@ -204,6 +200,15 @@ def _storage_reason(error: Exception) -> str | None:
         return error.strerror if error.errno is not None else None
     # safetensors and torch.save wrap the system's error in their own.
     return str(error) if re.search(r"os error \d|PytorchStreamWriter|inline_container", str(error)) else None
+
+
+def damaged_files(run: Path, stages: Mapping[str, Any]) -> list[str]:
+    """Return the files of stages that are not as they were made; the manifest itself if its entries cannot be read."""
+    try:
+        files = {file: known for entry in stages.values() for file, known in entry["files"].items()}
+        return [file for file, known in files.items() if not _is_whole(run / file, known)]
+    except (LookupError, TypeError, AttributeError, ValueError):
+        return [MANIFEST]
 
 
 def _is_whole(path: Path, known: Mapping[str, Any]) -> bool:

@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from trans_encoder.errors import RunError
+from trans_encoder.distill.manifest import damaged_files
+from trans_encoder.errors import RunError, TransEncoderError
 from trans_encoder.report.labels import LabelFile
 from trans_encoder.report.outcomes import Outcome, read_evaluation
 
@@ -103,6 +104,19 @@ class RunFolder:
             return {}
         try:
             content = json.loads(path.read_text("utf-8"))
-        except json.JSONDecodeError as error:
+        except ValueError as error:
             raise RunError(f"{path} is not JSON: {error}; run the command that made the folder again") from error
-        return dict(content)
+        if not isinstance(content, dict):
+            raise RunError(f"{path} holds no JSON object; run the command that made the folder again")
+        return content
+
+    def refuse_damage(self, error: Exception) -> None:
+        """Name the files that are not as the run made them, if there are any: they explain an error."""
+        if isinstance(error, TransEncoderError):
+            return
+        damaged = damaged_files(self.path, self.stages)
+        if damaged:
+            raise RunError(
+                f"{self.path}: {', '.join(damaged[:3])} missing or altered; "
+                f"run the command that made the folder again: it makes anew what is damaged, and nothing else"
+            ) from error

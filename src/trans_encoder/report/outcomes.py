@@ -86,11 +86,14 @@ def save_evaluation(
 
 def read_evaluation(path: Path) -> Outcome:
     """Read what `save_evaluation` wrote, with the mean of all members added where there are several."""
-    table = pq.read_table(path)
-    about = json.loads((table.schema.metadata or {}).get(b"trans_encoder", b"{}"))
-    if "metric" not in about or "gold" not in table.column_names:
+    try:
+        table = pq.read_table(path)
+        about = dict(json.loads((table.schema.metadata or {}).get(b"trans_encoder", b"{}")))
+        columns = {name: table[name].to_numpy().astype(np.float64) for name in table.column_names}
+    except (OSError, ValueError, TypeError, pa.ArrowException) as error:
+        raise DataError(f"{path} is damaged ({error}); remove it and evaluate the run again") from error
+    if about.get("metric") not in ("spearman", "auc") or "gold" not in columns:
         raise DataError(f"{path} holds no evaluation; expected a file that save_evaluation wrote")
-    columns = {name: table[name].to_numpy().astype(np.float64) for name in table.column_names}
     gold = columns.pop("gold")
     scores = {ModelKey.parse(name): values for name, values in columns.items()}
     return Outcome(about.get("test_set", path.stem), about["metric"], gold, scores | _team(scores))

@@ -49,7 +49,13 @@ def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
     """Write one page about the given run folders; by default `report.html` in the first of them."""
     if not runs:
         raise RunError("expected at least one run folder, got none")
-    page = render([RunFolder.open(Path(run)) for run in runs])
+    folders = [RunFolder.open(Path(run)) for run in runs]
+    try:
+        page = render(folders)
+    except Exception as error:
+        for folder in folders:
+            folder.refuse_damage(error)
+        raise
     path = Path(out) if out is not None else Path(runs[0]) / "report.html"
     with atomic_file(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
