@@ -26,13 +26,13 @@ def corpus(tmp_path_factory):
 
 def test_a_bare_model_is_tuned_first_and_stays_the_plm(bert, corpus, tmp_path):
     config = make_config([str(bert)], preset="small", overrides=TINY_RUN)
-    prepared, pairs = prepare(config, Text.read(corpus), out=tmp_path / "run", pairs=40)
-    (member,) = prepared.members
+    ready = prepare(config, Text.read(corpus), out=tmp_path / "run", pairs=40)
+    (member,) = ready.config.members
     assert member.plm == str(bert)
     assert member.bi == str(tmp_path / "run" / "from-text" / str(member.name) / "bi")
-    assert len(pairs) == 40
-    again, same = prepare(config, Text.read(corpus), out=tmp_path / "run", pairs=40)
-    assert (again, same.hash) == (prepared, pairs.hash)
+    assert (len(ready.pairs), ready.miner) == (40, None)
+    again = prepare(config, Text.read(corpus), out=tmp_path / "run", pairs=40)
+    assert (again.config, again.pairs.hash) == (ready.config, ready.pairs.hash)
 
 
 def test_text_becomes_two_models_and_the_same_call_continues(bert, corpus, tmp_path):

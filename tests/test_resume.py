@@ -1,38 +1,18 @@
 """A run that is killed, damaged or changed: the same command ends the same, or says why it cannot."""
 
 import json
-import multiprocessing
-import os
 import resource
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
 from conftest import TINY_RUN, contents
+from killing import in_a_process, killed
 from trans_encoder.distill.run import distil
 from trans_encoder.encoders.trainer import StageTrainer
 from trans_encoder.errors import RunError
-
-# Forked, so that each process starts in no time with everything imported.
-FORK = multiprocessing.get_context("fork")
-
-
-class Killer:
-    """Kills this process with SIGKILL at its n-th write to a place, just before or just after it takes effect."""
-
-    def __init__(self, write, *, place, after):
-        self.left, self.place, self.after = write, place, after
-
-    def __call__(self, source, target):
-        self.left -= Path(target).match(self.place)
-        if self.left == 0 and not self.after:
-            os.kill(os.getpid(), signal.SIGKILL)
-        Path(source).rename(target)
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.fixture
@@ -50,27 +30,6 @@ def again(mutual, bert, roberta, pairs, dev):
 def copy(mutual, tmp_path):
     """A copy of the finished mutual run."""
     return Path(shutil.copytree(mutual, tmp_path / "run"))
-
-
-def in_a_process(work):
-    """Do some work in a process of its own and return its exit code."""
-    process = FORK.Process(target=work)
-    process.start()
-    process.join(timeout=120)
-    assert process.exitcode is not None, "the process hangs"
-    return process.exitcode
-
-
-def killed(again, folder, *, write=1, place="*", after=False):
-    """Go on with a run until it ends (False) or is killed (True)."""
-
-    def work():
-        os.replace = Killer(write, place=place, after=after)  # in this process only
-        again(folder)
-
-    code = in_a_process(work)
-    assert code in (0, -signal.SIGKILL)
-    return code != 0
 
 
 def test_a_run_killed_again_and_again_ends_the_same(again, mutual, tmp_path):

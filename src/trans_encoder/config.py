@@ -163,6 +163,8 @@ class Inputs(_Frozen):
     """A file of sentence pairs."""
     text: str | None = None
     """A file or folder of raw text, from which pairs are mined."""
+    remine: bool = False
+    """Mine new pairs from the text for every later cycle, with the bi-encoders of the cycle before."""
     task: str | None = None
     """A task whose pool of pairs is used."""
     dev: str | None = None

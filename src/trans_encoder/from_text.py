@@ -5,14 +5,17 @@ Everything is in the run folder; what comes before the cycles is in a folder of 
 ```
 RUN/from-text/
   MEMBER/      stage 0 of a member that was a bare PLM (see `bootstrapping`)
-  pairs/       the mined pairs: mined/pairs.arrow, mined/mining.json
+  pairs/       the mined pairs: mined/pairs.arrow, mined/mining.json; text.arrow if later cycles mine again
 ```
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 from trans_encoder.bootstrapping import bootstrap
 from trans_encoder.bootstrapping.plan import ObjectiveName
@@ -22,9 +25,10 @@ from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
 from trans_encoder.distill.known import KNOWN
 from trans_encoder.distill.manifest import PREPARED, RunFolder, Stage, one_by_one
+from trans_encoder.distill.remining import Miner
 from trans_encoder.distill.run import Result, run
 from trans_encoder.distill.selection import DevJudge
-from trans_encoder.distill.team import ModelRef
+from trans_encoder.distill.team import ModelRef, assemble, resolve_members
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.loading import is_sentence_encoder
 from trans_encoder.files import atomic_folder, write_json
@@ -33,7 +37,7 @@ from trans_encoder.progress import progress
 
 MINED_PAIRS = 10_000
 """Pairs that are mined unless another number is given."""
-_PAIRS = "pairs.arrow"
+_PAIRS, _TEXT = "pairs.arrow", "text.arrow"
 
 
 def distil_text(
@@ -43,6 +47,7 @@ def distil_text(
     out: str | Path,
     pairs: int = MINED_PAIRS,
     mix: Mix | None = None,
+    remine: bool = False,
     objective: ObjectiveName = "simcse",
     preset: str = "small",
     dev: TestSet | PairSet | None = None,
@@ -51,13 +56,26 @@ def distil_text(
     """Make a bi-encoder and a cross-encoder from raw text and one or more models; the same call continues.
 
     A model that does not embed sentences yet is tuned contrastively first and stays the PLM of its cross-encoders.
-    Pairs are mined lexically and with the first member's bi-encoder. Overrides are fields of RunConfig.
+    Pairs are mined lexically and with the first member's bi-encoder. With `remine`, every later cycle mines new pairs,
+    an equal share with each member's bi-encoder of the cycle before. Overrides are fields of RunConfig.
     """
     given = [models] if isinstance(models, str | MemberConfig) else list(models)
     config = make_config(given, preset=preset, overrides=overrides)
-    config, mined = prepare(config, text, out=out, pairs=pairs, mix=mix, objective=objective)
+    ready = prepare(config, text, out=out, pairs=pairs, mix=mix, remine=remine, objective=objective)
     test = TestSet("dev", dev) if isinstance(dev, PairSet) else dev
-    return run(config, mined, out=out, judge=None if test is None else DevJudge(test))
+    judge = None if test is None else DevJudge(test)
+    return run(ready.config, ready.pairs, out=out, judge=judge, miner=ready.miner)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a run needs and raw text does not have."""
+
+    config: RunConfig
+    """With members that embed sentences."""
+    pairs: PairSet
+    miner: Miner | None
+    """Mines the pairs of later cycles, if that is wanted."""
 
 
 def prepare(
@@ -67,54 +85,101 @@ def prepare(
     out: str | Path,
     pairs: int = MINED_PAIRS,
     mix: Mix | None = None,
+    remine: bool = False,
     objective: ObjectiveName = "simcse",
-) -> tuple[RunConfig, PairSet]:
-    """Do what comes before the cycles: return the configuration with members that embed sentences, and mined pairs."""
-    prepared = Path(out).absolute() / PREPARED
-    members = [_with_first_bi_encoder(member, text, prepared, objective, config.seed) for member in config.members]
-    mining = MinePairs(members[0].bi, text, pairs, mix or Mix(), config.seed)
-    return config.model_copy(update={"members": tuple(members)}), mining.done_in(prepared / "pairs")
+) -> Prepared:
+    """Do what comes before the cycles: a first bi-encoder for each member, and mined pairs."""
+    place = Path(out).absolute() / PREPARED
+    members = tuple(_with_first_bi_encoder(member, config, text, place, objective) for member in config.members)
+    config = config.model_copy(update={"members": members})
+    start = assemble(resolve_members(config)[0])[0].start
+    mining = MinePairs(start, text, pairs, mix or Mix(), config.seed)
+    mined = mining.done_in(place / "pairs", keep_text=remine)
+    return Prepared(config, mined, mining.again(place / "pairs" / _TEXT) if remine else None)
 
 
 def _with_first_bi_encoder(
-    member: MemberConfig, text: Text, prepared: Path, objective: ObjectiveName, seed: int
+    member: MemberConfig, config: RunConfig, text: Text, place: Path, objective: ObjectiveName
 ) -> MemberConfig:
     """Return the member with a model that embeds sentences: its own, or one made of it in stage 0."""
     if member.bi in KNOWN or is_sentence_encoder(member.bi):
         return member
-    place = prepared / str(member.name)
-    bootstrap(text, member.bi, out=place, objective=objective, seed=seed, pooling=member.pooling)
-    return member.model_copy(update={"bi": str(place / "bi"), "plm": member.plm or member.bi, "pooling": None})
+    bootstrap(
+        text,
+        member.bi,
+        out=place / str(member.name),
+        objective=objective,
+        seed=config.seed,
+        pooling=member.pooling,
+        trust_remote_code=config.trust_remote_code,
+    )
+    made = str(place / str(member.name) / "bi")
+    return member.model_copy(update={"bi": made, "plm": member.plm or member.bi, "pooling": None})
 
 
 @dataclass(frozen=True)
 class MinePairs:
     """The work of mining: pairs over the whole range of similarity, saved with an account of where they came from."""
 
-    encoder: str
+    encoder: ModelRef
     text: Text
     pairs: int
     mix: Mix
     seed: int
 
-    def done_in(self, folder: Path) -> PairSet:
+    def done_in(self, folder: Path, *, keep_text: bool) -> PairSet:
         """Return the mined pairs of a folder, mined now unless they have been already."""
         config = {"pairs": self.pairs, "mix": self.mix.model_dump(), "seed": self.seed}
         origin = {
             "text": {"sentences": len(self.text), "hash": self.text.hash},
-            "encoder": ModelRef("encoder", "bi", self.encoder, max_tokens=512).fingerprint(),
+            "encoder": self.encoder.fingerprint(),
         }
+        stages = [Stage("mined", {**config, **origin}, self)]
+        stages += [Stage(_TEXT, {"text": origin["text"]}, self.text.save)] if keep_text else []
         with (
-            progress("mining", total=1) as advance,
+            progress("mining", total=len(stages)) as advance,
             RunFolder.open(folder, config=config, origin=origin, engine=one_by_one, advance=advance) as mining,
         ):
-            mining.complete([Stage("mined", {**config, **origin}, self)])
+            mining.complete(stages)
         return PairSet.open(folder / "mined" / _PAIRS)
 
     def __call__(self, path: Path) -> None:
         """Mine, and write the pairs and the account."""
-        encoder = BiEncoder.load(self.encoder)
-        mined = mine(self.text, pairs=self.pairs, encoder=encoder, mix=self.mix, seed=self.seed)
+        mined = mine(self.text, pairs=self.pairs, encoder=_loaded(self.encoder), mix=self.mix, seed=self.seed)
         with atomic_folder(path) as temporary:
             mined.pairs.save(temporary / _PAIRS)
             write_json(temporary / "mining.json", mined.to_dict())
+
+    def again(self, text: Path) -> "TextMiner":
+        """Return what mines as many pairs with other encoders from the same text, kept at this place."""
+        return TextMiner(text, self.text.hash, self.pairs, self.mix, self.seed)
+
+
+@dataclass(frozen=True)
+class TextMiner:
+    """Mines the pairs of later cycles: with each member's bi-encoder its share, drawn anew in every cycle."""
+
+    text: Path
+    text_hash: str
+    pairs: int
+    mix: Mix
+    seed: int
+
+    @property
+    def fingerprint(self) -> Mapping[str, Any]:
+        """The text by its hash, and the settings."""
+        return {"text": self.text_hash, "pairs": self.pairs, "mix": self.mix.model_dump(), "seed": self.seed}
+
+    def __call__(self, encoders: Sequence[ModelRef], *, cycle: int) -> PairSet:
+        """Mine with one encoder after the other; a pair that two of them found counts once."""
+        text = Text.open(self.text)
+        mined = []
+        for seat, encoder in enumerate(encoders):
+            share = max(1, (self.pairs + seat) // len(encoders))
+            seed = int(np.random.SeedSequence([self.seed, cycle, seat]).generate_state(1)[0])
+            mined.append(mine(text, pairs=share, encoder=_loaded(encoder), mix=self.mix, seed=seed).pairs)
+        return reduce(PairSet.concat, mined).deduplicated()
+
+
+def _loaded(encoder: ModelRef) -> BiEncoder:
+    return cast(BiEncoder, encoder.load())

@@ -6,24 +6,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
+from typing import cast
 
 import numpy as np
 
 from trans_encoder.config import RunConfig, TrainingPlan
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
+from trans_encoder.data.text import Text
 from trans_encoder.distill.selection import LabelFreeJudge, hold_out
 from trans_encoder.distill.team import Member, assemble, resolve_members
-from trans_encoder.encoders import Encoder, Kind
+from trans_encoder.encoders import BiEncoder, Encoder, Kind
 from trans_encoder.encoders.training import TrainingOptions, train
+from trans_encoder.mining import mine
 
 _SCORED_PAIRS = 256
+_MINED_SENTENCES = 1000
 _FEW_STEPS, _MORE_STEPS = 1, 4
 
 
 @dataclass(frozen=True)
 class PlannedStage:
-    """One kind of work that a run does for one member in every cycle."""
+    """One kind of work that a run does for one member, once a cycle."""
 
     member: str
     name: str
@@ -33,6 +37,8 @@ class PlannedStage:
     """Optimiser steps; 0 for labelling."""
     seconds: float
     """Estimated time in one cycle."""
+    cycles: int
+    """In how many cycles it is done: in all, or in all but the first."""
 
 
 @dataclass(frozen=True)
@@ -47,19 +53,41 @@ class Plan:
     @property
     def seconds(self) -> float:
         """Estimated time of all cycles."""
-        return self.config.cycles * sum(stage.seconds for stage in self.stages)
+        return sum(stage.cycles * stage.seconds for stage in self.stages)
 
 
-def plan_run(config: RunConfig, pairs: PairSet, *, dev: TestSet | None = None) -> Plan:
-    """Load every model, measure it on a few batches and extrapolate; nothing of it is kept."""
+def plan_run(config: RunConfig, pairs: PairSet, *, dev: TestSet | None = None, remined: Text | None = None) -> Plan:
+    """Load every model, measure it on a few batches and extrapolate; nothing of it is kept.
+
+    `remined` is the text from which every cycle after the first mines its pairs again.
+    """
     resolved, notes = resolve_members(config)
     judged = dev.pairs if dev else None
     if dev is None and config.selection == "label-free":
         pairs, held_out = hold_out(pairs, seed=config.seed)
         judged = LabelFreeJudge.of(held_out, seed=config.seed).pairs
     judged_count = len(judged) if judged else 0
-    stages = [stage for member in assemble(resolved) for stage in _stages(member, resolved, pairs, judged_count)]
+    stages = [
+        stage
+        for member in assemble(resolved)
+        for stage in (*_mining(member, resolved, pairs, remined), *_stages(member, resolved, pairs, judged_count))
+    ]
     return Plan(config=resolved, notes=tuple(notes), stages=tuple(stages))
+
+
+def _mining(member: Member, config: RunConfig, pairs: PairSet, text: Text | None) -> Iterator[PlannedStage]:
+    """Plan what comes before the labels in every cycle but the first, if pairs are mined again."""
+    if text is None or config.cycles == 1:
+        return
+    encoder = cast(BiEncoder, member.start.load())
+    share, sample = math.ceil(len(pairs) / len(config.members)), text.sample(min(len(text), _MINED_SENTENCES), seed=0)
+    begun = perf_counter()
+    mine(sample, pairs=math.ceil(share * len(sample) / len(text)), encoder=encoder)
+    seconds = (perf_counter() - begun) * len(text) / len(sample)
+    yield PlannedStage(member.name, "mine pairs again", share, 0, seconds, config.cycles - 1)
+    if config.anchor:
+        seconds = _seconds_per_score(encoder, pairs) * len(pairs)
+        yield PlannedStage(member.name, "label them with the start", len(pairs), 0, seconds, config.cycles - 1)
 
 
 def _stages(member: Member, config: RunConfig, pairs: PairSet, judged_count: int) -> Iterator[PlannedStage]:
@@ -68,11 +96,13 @@ def _stages(member: Member, config: RunConfig, pairs: PairSet, judged_count: int
         encoder = member.start.load() if kind == "bi" else member.plm.load_cross(seed=config.seed)
         plan, both = (config.bi, False) if kind == "bi" else (config.cross, config.both_orders)
         per_score = _seconds_per_score(encoder, pairs)
-        yield PlannedStage(member.name, f"label with the {kind}-encoder", len(pairs), 0, per_score * len(pairs))
+        labelling = f"label with the {kind}-encoder"
+        yield PlannedStage(member.name, labelling, len(pairs), 0, per_score * len(pairs), config.cycles)
         steps = plan.epochs * math.ceil(len(pairs) * (2 if both else 1) / plan.batch_size)
         judgements = steps // plan.dev_steps + plan.epochs
         seconds = steps * _seconds_per_step(encoder, pairs, plan) + judgements * judged_count * per_score
-        yield PlannedStage(member.name, f"train the {kind}-encoder", steps * plan.batch_size, steps, seconds)
+        training = f"train the {kind}-encoder"
+        yield PlannedStage(member.name, training, steps * plan.batch_size, steps, seconds, config.cycles)
 
 
 def _seconds_per_score(encoder: Encoder, pairs: PairSet) -> float:

@@ -25,7 +25,7 @@ def check(job: "Job", json: bool) -> None:
     from trans_encoder.planning import plan_run
 
     with show_progress():
-        plan = plan_run(job.config, job.pairs, dev=job.dev)
+        plan = plan_run(job.config, job.pairs, dev=job.dev, remined=job.text if job.remine else None)
     print_result(_as_dict(job, plan), as_json=json, shown=_shown(job, plan))
 
 
@@ -52,7 +52,8 @@ def _shown(job: "Job", plan: "Plan") -> RenderableType:
     table.add_column("time", justify="right")
     for stage in plan.stages:
         steps = f"{stage.steps:,}" if stage.steps else ""
-        table.add_row(stage.member, stage.name, f"{stage.pairs:,}", steps, duration(stage.seconds))
+        name = stage.name if stage.cycles == config.cycles else f"{stage.name}, from cycle 2 on"
+        table.add_row(stage.member, name, f"{stage.pairs:,}", steps, duration(stage.seconds))
     facts = [
         f"{len(job.pairs):,} pairs from {job.source}",
         f"Up to {config.cycles} cycles, preset {config.preset}, strategy {config.strategy}; {_choice(job)}",

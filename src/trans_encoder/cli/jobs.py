@@ -28,6 +28,8 @@ class Job:
     """Where the pairs came from."""
     text: Text | None
     """Raw text to mine the pairs from."""
+    remine: bool
+    """Whether later cycles mine new pairs from it."""
     dev: TestSet | None
     tests: Mapping[str, TestSet]
     out: Path
@@ -44,6 +46,8 @@ def prepare(
         raise ConfigurationError("no run folder; give --out RUN")
     if [inputs.pairs, inputs.task, inputs.text].count(None) != 2:
         raise ConfigurationError("give what to learn from, one of --pairs FILE, --task NAME or --text PATH")
+    if inputs.remine and inputs.text is None:
+        raise ConfigurationError("--remine mines pairs from raw text; give --text PATH, or leave --remine out")
     data_dir, text = inputs.data_dir, None
     if inputs.task is not None:
         task = load_task(inputs.task, data_dir=data_dir, inductive=inputs.inductive)
@@ -64,6 +68,7 @@ def prepare(
         pairs=pairs,
         source=source,
         text=text,
+        remine=inputs.remine,
         dev=_dev_set(inputs, task, reading),
         tests=_test_sets(test, data_dir=data_dir, reading=reading),
         out=Path(inputs.out),

@@ -20,6 +20,10 @@ RawText = Annotated[
     str | None,
     typer.Option("--text", metavar="PATH", help="Raw text to mine pairs from; a bare PLM is tuned on it first."),
 ]
+Remine = Annotated[
+    bool,
+    typer.Option("--remine", help="With --text: mine the pairs of each later cycle anew, with the bi-encoders it has."),
+]
 TaskName = Annotated[str | None, typer.Option("--task", metavar="NAME", help="Learn from a task's pool of pairs.")]
 Members = Annotated[
     list[str] | None,
@@ -62,6 +66,7 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
         pairs: PairsFile = None,
         task: TaskName = None,
         text: RawText = None,
+        remine: Remine = False,
         model: Members = None,
         preset: PresetName = None,
         dev: Dev = None,
@@ -83,6 +88,7 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
             "inputs.pairs": pairs,
             "inputs.task": task,
             "inputs.text": text,
+            "inputs.remine": remine,
             "inputs.dev": dev,
             "inputs.data_dir": str(data_dir) if data_dir else None,
             "inputs.inductive": inductive,

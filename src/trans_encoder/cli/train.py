@@ -1,7 +1,6 @@
 """`trans-encoder train`: from unlabelled pairs to two models."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +21,10 @@ if TYPE_CHECKING:
 def train(job: "Job", json: bool) -> None:
     """Let a bi-encoder and a cross-encoder teach each other on unlabelled pairs, or on raw text.
 
-    From raw text (`--text`), a model that does not embed sentences yet is tuned first, and the pairs are mined. One
-    `--model` is self-distillation, several are a team that learns from its mean. The run folder gets everything:
-    labels, history, the chosen models under `best/`. Killed at any point, the same command continues.
+    From raw text (`--text`), a model that does not embed sentences yet is tuned first, and the pairs are mined; with
+    `--remine` every later cycle mines its own, with the bi-encoders of the cycle before. One `--model` is
+    self-distillation, several are a team that learns from its mean. The run folder gets everything: labels, history,
+    the chosen models under `best/`. Killed at any point, the same command continues.
 
     Example: `trans-encoder train --text corpus.txt --model bert-base-uncased --out runs/mine`
     """
@@ -35,10 +35,11 @@ def train(job: "Job", json: bool) -> None:
     from trans_encoder.report.measuring import evaluate_run
 
     with show_progress():
+        config, pairs, miner = job.config, job.pairs, None
         if job.text is not None:
-            config, pairs = prepare(job.config, job.text, out=job.out, pairs=len(job.pairs))
-            job = replace(job, config=config, pairs=pairs)
-        result = run(job.config, job.pairs, out=job.out, judge=DevJudge(job.dev) if job.dev else None)
+            ready = prepare(config, job.text, out=job.out, pairs=len(pairs), remine=job.remine)
+            config, pairs, miner = ready.config, ready.pairs, ready.miner
+        result = run(config, pairs, out=job.out, judge=DevJudge(job.dev) if job.dev else None, miner=miner)
         tests = _by_model(evaluate_run(result.folder, job.tests)) if job.tests else {}
         page = write_report([result.folder])
     print_result(_as_dict(result, tests, page), as_json=json, shown=_shown(result, tests, page))

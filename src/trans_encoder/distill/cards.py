@@ -20,6 +20,8 @@ class Facts:
     pairs_hash: str
     measure: str | None
     """What models were chosen by, as in "spearman x100 on dev"; None if nothing was judged."""
+    remined: bool = False
+    """Whether every cycle after the first had new pairs of the same text."""
 
 
 def write_card(chosen: Candidate, start: Candidate, *, facts: Facts) -> str:
@@ -95,7 +97,8 @@ def _facts(chosen: Candidate, start: Candidate, *, facts: Facts) -> list[str]:
     )
     lines = [
         f"Members of the team: {members}",
-        f"Pairs: {facts.pairs_count:,}, SHA-256 {facts.pairs_hash}",
+        f"Pairs: {facts.pairs_count:,}, SHA-256 {facts.pairs_hash}"
+        + ("; mined again from the same text in every later cycle" if facts.remined else ""),
         f"Preset {config.preset}, seed {config.seed}, cycles {config.cycles}, strategy {config.strategy}, "
         f"formulation {config.formulation}, both orders {config.both_orders}, anchor {config.anchor}",
     ]

@@ -54,7 +54,12 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
         kept={kind: tuple(models) for kind, models in kept.items()},
         cycles=cycles,
         judge=workshop.judge,
-        notes=(*notes, *_clamped(root, team, cycles=cycles, kinds=kinds), *_anchors(workshop, cycles=cycles)),
+        notes=(
+            *notes,
+            *_remined(workshop, team, cycles=cycles),
+            *_clamped(root, team, cycles=cycles, kinds=kinds),
+            *_anchors(workshop, cycles=cycles),
+        ),
     )
     inputs = {"best": {stage.name: workshop.folder.digest(stage.name) for stage in stages}, "notes": work.notes}
     workshop.folder.complete([Stage(RESULT, inputs, work)])
@@ -141,6 +146,20 @@ class Conclude:
 
 def _helped(score: float | None, start: float | None) -> bool | None:
     return None if score is None or start is None else score > start
+
+
+def _remined(workshop: Workshop, team: Team, *, cycles: int) -> list[str]:
+    """Say how many pairs each cycle found for itself."""
+    if workshop.miner is None:
+        return []
+    trainings = {
+        cycle: _read(workshop.folder.path / f"cycle-{cycle}" / team[0].name / "bi" / TRAINING)
+        for cycle in range(2, cycles + 1)
+    }
+    return [
+        f"cycle {cycle}: {training['labels']:,} pairs were mined again, with the bi-encoders of cycle {cycle - 1}"
+        for cycle, training in trainings.items()
+    ]
 
 
 def _clamped(root: Path, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:

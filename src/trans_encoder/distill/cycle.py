@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,19 @@ import numpy as np
 from trans_encoder.config import RunConfig
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.manifest import PREPARED, RunFolder, Stage
+from trans_encoder.distill.remining import MineAgain, Miner
 from trans_encoder.distill.selection import Judge
 from trans_encoder.distill.team import Member, ModelRef, Team
 from trans_encoder.distill.work import TRAINING, Anchor, JudgeStarts, Label, SavePairs, Student, Train, WriteHistory
 from trans_encoder.encoders import Kind
 
 PAIRS, START, HISTORY = "pairs.arrow", "start.json", "history.jsonl"
+_FIRST_LABELS = "cycle-1/labels-bi.parquet"
 
 
 def run_cycle(team: Team, workshop: "Workshop", *, cycle: int) -> Team:
     """Let the bi-encoders teach the cross-encoders, and these the bi-encoders."""
+    workshop.mine_again(team, cycle=cycle)
     labels = workshop.label(team, "bi", cycle=cycle)  # sections 2.2 and 2.4
     if workshop.config.formulation == "bi":
         return workshop.train(team, "bi", labels=labels, cycle=cycle)  # standard self-distillation
@@ -37,6 +40,10 @@ class Workshop:
     folder: RunFolder
     config: RunConfig
     judge: Judge | None
+    miner: Miner | None = None
+    """Mines the pairs of every cycle but the first; without it all cycles have the same pairs."""
+    held_out: PairSet | None = None
+    """Pairs that the judge keeps to itself."""
     _digests: dict[ModelRef, Any] = field(default_factory=dict)
     _history: list[dict[str, Any]] = field(default_factory=list)
 
@@ -51,22 +58,62 @@ class Workshop:
             scores = {name: entry["score"] for name, entry in _read(self._path(START)).items()}
             self._history = [{"cycle": 0, "member": name, **unlearnt, "score": scores[name]} for name in scores]
 
+    def mine_again(self, team: Team, *, cycle: int) -> None:
+        """Mine the pairs of a later cycle with the team's bi-encoders; an anchor needs the starts' labels of them."""
+        if self.miner is None or cycle == 1:
+            return
+        encoders, starts = (tuple(models) for models in zip(*((each.bi, each.start) for each in team), strict=True))
+        inputs = {
+            "miner": dict(self.miner.fingerprint),
+            "encoders": [self.digest(encoder) for encoder in encoders],
+            "held_out": self.held_out.hash if self.held_out else None,
+        }
+        work = MineAgain(self.miner, encoders, cycle, self.held_out)
+        self.folder.complete([Stage(self._pairs(cycle), inputs, work)])
+        if self.config.anchor:
+            self.folder.complete([self._labelling(self._start_labels(cycle), starts, cycle=cycle)])
+
     def label(self, team: Team, kind: Kind, *, cycle: int) -> str:
         """Label the pairs with the team's encoders of a kind; return the name of the labels."""
-        name, first = f"cycle-{cycle}/labels-{kind}.parquet", "cycle-1/labels-bi.parquet"
+        name = f"cycle-{cycle}/labels-{kind}.parquet"
         teachers = tuple(member.teacher(kind) for member in team)
-        inputs: dict[str, Any] = {
-            "pairs": self.folder.digest(PAIRS),
-            "teachers": {teacher.name: self.digest(teacher) for teacher in teachers},
-        }
-        anchor = None
-        if self.config.anchor and name != first:
-            weight = None if self.config.anchor == "auto" else self.config.anchor
-            anchor = Anchor(self._path(first), weight, tuple(member.start for member in team), self.judge)
-            inputs |= {"anchor": self.config.anchor, "start_labels": self.folder.digest(first)}
-            inputs |= {"judge": self._judged_by()} if weight is None else {}
-        self.folder.complete([Stage(name, inputs, Label(self._path(PAIRS), teachers, cycle, anchor))])
+        anchor, inputs = self._anchor(team, cycle=cycle) if name != _FIRST_LABELS else (None, {})
+        self.folder.complete([self._labelling(name, teachers, cycle=cycle, anchor=anchor, inputs=inputs)])
         return name
+
+    def _anchor(self, team: Team, *, cycle: int) -> tuple[Anchor | None, dict[str, Any]]:
+        """Return the anchor of a cycle's labels, if there is one, and what it is made from."""
+        if not self.config.anchor:
+            return None, {}
+        weight = None if self.config.anchor == "auto" else self.config.anchor
+        labels = self._start_labels(cycle)
+        inputs: dict[str, Any] = {"anchor": self.config.anchor, "start_labels": self.folder.digest(labels)}
+        inputs |= {"judge": self._judged_by()} if weight is None else {}
+        return Anchor(self._path(labels), weight, tuple(member.start for member in team), self.judge), inputs
+
+    def _labelling(
+        self,
+        name: str,
+        teachers: tuple[ModelRef, ...],
+        *,
+        cycle: int,
+        anchor: Anchor | None = None,
+        inputs: Mapping[str, Any] | None = None,
+    ) -> Stage:
+        pairs = self._pairs(cycle)
+        made_from = {
+            "pairs": self.folder.digest(pairs),
+            "teachers": {teacher.name: self.digest(teacher) for teacher in teachers},
+            **(inputs or {}),
+        }
+        return Stage(name, made_from, Label(self._path(pairs), teachers, cycle, anchor))
+
+    def _pairs(self, cycle: int) -> str:
+        return PAIRS if self.miner is None or cycle == 1 else f"cycle-{cycle}/{PAIRS}"
+
+    def _start_labels(self, cycle: int) -> str:
+        """Return the name of the starts' own labels of a cycle's pairs."""
+        return _FIRST_LABELS if self.miner is None or cycle == 1 else f"cycle-{cycle}/start-labels.parquet"
 
     def train(self, team: Team, kind: Kind, *, labels: str, cycle: int) -> Team:
         """Train a student of a kind for every member, each on the same labels; return the team with its students."""
@@ -89,7 +136,7 @@ class Workshop:
         work = Train(
             student,
             plan=config.cross if kind == "cross" else config.bi,
-            pairs=self._path(PAIRS),
+            pairs=self._path(self._pairs(cycle)),
             labels=self._path(labels),
             cycle=cycle,
             judge=self.judge,

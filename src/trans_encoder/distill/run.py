@@ -4,6 +4,7 @@ import json
 import logging
 import platform
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from trans_encoder.distill.cards import Facts
 from trans_encoder.distill.conclusion import conclude, idle
 from trans_encoder.distill.cycle import Workshop, run_cycle
 from trans_encoder.distill.manifest import ENVIRONMENT, Engine, RunFolder, one_by_one
+from trans_encoder.distill.remining import Miner
 from trans_encoder.distill.result import Result
 from trans_encoder.distill.selection import DevJudge, Judge, LabelFreeJudge, hold_out
 from trans_encoder.distill.team import Team, assemble, resolve_members
@@ -56,11 +58,13 @@ def run(
     *,
     out: str | Path,
     judge: Judge | None = None,
+    miner: Miner | None = None,
     engine: Engine = one_by_one,
 ) -> Result:
     """Run a configuration on pairs; without a judge some pairs are held out for one that needs no labels.
 
-    With `selection = "last"` there is none at all, and the last checkpoint of each kind is kept.
+    With `selection = "last"` there is none at all, and the last checkpoint of each kind is kept. A miner finds new
+    pairs for every cycle after the first.
     """
     if len(pairs) < 2:
         raise DataError(f"got {len(pairs)} pairs; a run needs at least 2, and some thousands to be of use")
@@ -70,33 +74,37 @@ def run(
         logger.warning(note)
     team = assemble(config)
     given = {"count": len(pairs), "hash": pairs.hash}
+    held_out = None
     if judge is None and config.selection == "label-free":
         pairs, held_out = hold_out(pairs, seed=config.seed)
         judge = LabelFreeJudge.of(held_out, seed=config.seed)
         notes.append(f"no dev set was given: {len(held_out):,} of {given['count']:,} pairs were held out to judge by")
     if judge is None and config.anchor == "auto":
         raise ConfigurationError('anchor = "auto" needs a judge; give a dev set, or selection = "label-free"')
-    origin = {
+    origin: dict[str, Any] = {
         "pairs": given,
         "judge": judge.fingerprint if judge else None,
         "models": {member.name: {"bi": member.start.fingerprint(), "plm": member.plm.fingerprint()} for member in team},
     }
+    if miner is not None:
+        origin["remined"] = dict(miner.fingerprint)
     settings = config.model_dump(mode="json")
+    stages = partial(_stage_count, config, remined=miner is not None)
     with (
-        progress("stages of the run", total=_stage_count(config)) as advance,
+        progress("stages of the run", total=stages(config.cycles)) as advance,
         RunFolder.open(Path(out).absolute(), config=settings, origin=origin, engine=engine, advance=advance) as folder,
     ):
         _note_environment(folder.path / ENVIRONMENT)
-        workshop = Workshop(folder, config, judge)
+        workshop = Workshop(folder, config, judge, miner, held_out)
         workshop.prepare(team, pairs)
         team, cycles = _run_cycles(team, workshop)
         if cycles < config.cycles:
             notes.append(f"stopped after cycle {cycles} of {config.cycles}: nothing more was gained for any member")
             logger.warning(notes[-1])
-            advance(_stage_count(config) - _stage_count(config.model_copy(update={"cycles": cycles})))
+            advance(stages(config.cycles) - stages(cycles))
         workshop.finish()
         measure = f"{judge.name} x100 {judge.basis}" if judge else None
-        facts = Facts(config, pairs_count=len(pairs), pairs_hash=pairs.hash, measure=measure)
+        facts = Facts(config, pairs_count=len(pairs), pairs_hash=pairs.hash, measure=measure, remined=miner is not None)
         conclude(team, workshop, cycles=cycles, facts=facts, notes=notes)
     return Result.open(out)
 
@@ -111,10 +119,14 @@ def _run_cycles(team: Team, workshop: Workshop) -> tuple[Team, int]:
     return team, cycle
 
 
-def _stage_count(config: RunConfig) -> int:
-    """Count pairs and starts, the labels and trainings of each cycle, the history, the kept models and the result."""
+def _stage_count(config: RunConfig, cycles: int, *, remined: bool) -> int:
+    """Count pairs and starts, the labels and trainings of each cycle, the history, the kept models and the result.
+
+    Pairs that are mined again are one stage more in every cycle but the first, and so are the start's labels of them.
+    """
     kinds, members = (1 if config.formulation == "bi" else 2), len(config.members)
-    return 2 + config.cycles * kinds * (1 + members) + 1 + kinds * members + 1
+    again = (cycles - 1) * (2 if config.anchor else 1) if remined else 0
+    return 2 + cycles * kinds * (1 + members) + again + 1 + kinds * members + 1
 
 
 def _note_environment(path: Path) -> None:
