@@ -120,7 +120,7 @@ class RunConfig(_Frozen):
     device: str = Field(default="auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
     """auto, cpu, mps, cuda or cuda:N."""
     trackers: tuple[Literal["tensorboard", "wandb"], ...] = ()
-    """Experiment trackers of the trainer to switch on."""
+    """Experiment trackers to switch on; they write to the folder logs of the run, one folder for each training."""
     trust_remote_code: bool = False
     """Let models that ask for it run their own code."""
 

@@ -29,6 +29,7 @@ from trans_encoder.distill.remining import Miner
 from trans_encoder.distill.run import Result, run
 from trans_encoder.distill.selection import DevJudge
 from trans_encoder.distill.team import ModelRef, assemble, resolve_members
+from trans_encoder.distill.tracking import check_trackers
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.loading import is_sentence_encoder
 from trans_encoder.files import atomic_folder, write_json
@@ -89,6 +90,7 @@ def prepare(
     objective: ObjectiveName = "simcse",
 ) -> Prepared:
     """Do what comes before the cycles: a first bi-encoder for each member, and mined pairs."""
+    check_trackers(config.trackers)
     place = Path(out).absolute() / PREPARED
     members = tuple(_with_first_bi_encoder(member, config, text, place, objective) for member in config.members)
     config = config.model_copy(update={"members": members})

@@ -16,6 +16,7 @@ from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
 from trans_encoder.distill.selection import LabelFreeJudge, hold_out
 from trans_encoder.distill.team import Member, assemble, resolve_members
+from trans_encoder.distill.tracking import check_trackers
 from trans_encoder.encoders import BiEncoder, Encoder, Kind
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.mining import mine
@@ -61,6 +62,7 @@ def plan_run(config: RunConfig, pairs: PairSet, *, dev: TestSet | None = None, r
 
     `remined` is the text from which every cycle after the first mines its pairs again.
     """
+    check_trackers(config.trackers)
     resolved, notes = resolve_members(config)
     judged = dev.pairs if dev else None
     if dev is None and config.selection == "label-free":

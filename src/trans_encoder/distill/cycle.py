@@ -15,6 +15,7 @@ from trans_encoder.distill.manifest import PREPARED, RunFolder, Stage
 from trans_encoder.distill.remining import MineAgain, Miner
 from trans_encoder.distill.selection import Judge
 from trans_encoder.distill.team import Member, ModelRef, Team
+from trans_encoder.distill.tracking import LOGS
 from trans_encoder.distill.work import TRAINING, Anchor, JudgeStarts, Label, SavePairs, Student, Train, WriteHistory
 from trans_encoder.encoders import Kind
 
@@ -143,6 +144,7 @@ class Workshop:
             both_orders=config.both_orders and kind == "cross",
             precision=config.precision,
             trackers=config.trackers,
+            logs=self._path(f"{LOGS}/cycle-{cycle}-{member.name}-{kind}"),
         )
         inputs = {
             "labels": self.folder.digest(labels),

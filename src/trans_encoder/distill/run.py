@@ -20,6 +20,7 @@ from trans_encoder.distill.remining import Miner
 from trans_encoder.distill.result import Result
 from trans_encoder.distill.selection import DevJudge, Judge, LabelFreeJudge, hold_out
 from trans_encoder.distill.team import Team, assemble, resolve_members
+from trans_encoder.distill.tracking import check_trackers
 from trans_encoder.encoders.loading import best_device
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.files import write_json
@@ -68,6 +69,7 @@ def run(
     """
     if len(pairs) < 2:
         raise DataError(f"got {len(pairs)} pairs; a run needs at least 2, and some thousands to be of use")
+    check_trackers(config.trackers)
     pairs = pairs.without_scores()
     config, notes = resolve_members(config)
     for note in notes:

@@ -17,6 +17,7 @@ from trans_encoder.distill.labels import PseudoLabels, anchored, label
 from trans_encoder.distill.manifest import scratch
 from trans_encoder.distill.selection import Judge, best_anchor
 from trans_encoder.distill.team import Member, ModelRef
+from trans_encoder.distill.tracking import tracked
 from trans_encoder.encoders import BiEncoder, Encoder, Kind
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.errors import DataError, RunError
@@ -136,6 +137,8 @@ class Train:
     both_orders: bool
     precision: Literal["auto", "fp32", "bf16", "fp16"]
     trackers: tuple[str, ...]
+    logs: Path
+    """Where the trackers write."""
 
     def __call__(self, path: Path) -> None:
         """Write the trained model and how its training went."""
@@ -151,9 +154,10 @@ class Train:
             description=description,
         )
         try:
-            training = train(
-                self.student.load(), labels.labelled, plan=self.plan, options=options, both_orders=self.both_orders
-            )
+            with tracked(self.trackers, self.logs):
+                training = train(
+                    self.student.load(), labels.labelled, plan=self.plan, options=options, both_orders=self.both_orders
+                )
         except DataError as error:
             raise RunError(f"{description}: {error}") from error
         with atomic_folder(path) as temporary:
