@@ -20,6 +20,7 @@ from trans_encoder.encoders.loading import (
     inference,
     save_model,
 )
+from trans_encoder.encoders.shortcuts import read_first_token_only
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, longest_first
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import progress
@@ -42,6 +43,7 @@ class CrossEncoder:
         self.name = name
         self.tokeniser = PairTokeniser(model.tokenizer)
         self.layout = Layout.of(model.tokenizer, texts=2)
+        read_first_token_only(model)
 
     @classmethod
     def load(

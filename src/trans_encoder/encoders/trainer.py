@@ -17,6 +17,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerContr
 from trans_encoder.config import OptimisationPlan
 from trans_encoder.encoders.batching import epoch_batches
 from trans_encoder.encoders.loading import resolved_precision
+from trans_encoder.encoders.shortcuts import VocabularyGradient
 from trans_encoder.encoders.tokens import Integers
 from trans_encoder.errors import RunError
 from trans_encoder.files import checksums, write_json
@@ -127,6 +128,8 @@ class StageTrainer(Trainer):
             callbacks=[_EachStep(self)],
         )
         self.remove_callback(PrinterCallback)
+        alone_on_cpu = student.device.type == "cpu" and self.args.world_size == 1
+        self._vocabulary = VocabularyGradient(student.model) if alone_on_cpu else None
 
     def run(self) -> None:
         """Train from the last whole checkpoint, or from the start, to the end; then put the best weights back."""
@@ -164,6 +167,13 @@ class StageTrainer(Trainer):
 
     def _collate(self, rows: list[int]) -> dict[str, Any]:
         return self._objective.collate(np.asarray(rows))
+
+    def training_step(self, *given: Any, **named: Any) -> Tensor:
+        """Do a forward and a backward pass."""
+        loss = super().training_step(*given, **named)
+        if self._vocabulary is not None:
+            self._vocabulary.gather()
+        return loss
 
     def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *_: Any, **__: Any) -> Tensor:
         """Return the mean loss of the whole batch, of which this process has a share."""

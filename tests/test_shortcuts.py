@@ -1,0 +1,53 @@
+"""Shortcuts through a model give what the whole way gives."""
+
+import copy
+
+import pytest
+import sentence_transformers
+import torch
+
+from conftest import FAMILIES
+from trans_encoder.encoders import BiEncoder, CrossEncoder
+from trans_encoder.encoders.shortcuts import VocabularyGradient, read_first_token_only
+
+SHORTENED = {"bert", "roberta", "electra"}
+
+
+def gradients(model):
+    return {name: weight.grad for name, weight in model.named_parameters()}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_last_layer_computes_only_what_is_read(family, tiny_model, dev):
+    encoder = CrossEncoder.load(tiny_model(family), max_tokens=48)
+    whole = sentence_transformers.CrossEncoder(str(tiny_model(family)), num_labels=1, device="cpu")
+    whole.load_state_dict(encoder.model.state_dict())
+    assert read_first_token_only(copy.deepcopy(whole)) == (family in SHORTENED)
+
+    features = encoder.collate(encoder.tokeniser(dev, max_tokens=48), torch.arange(12).numpy())["inputs"][0]
+    encoder.model.eval(), whole.eval()
+    outputs = [model({**features})["scores"] for model in (encoder.model, whole)]
+    torch.testing.assert_close(*outputs, atol=1e-6, rtol=1e-5)
+    for output in outputs:
+        output.square().sum().backward()
+    plain = gradients(whole)
+    for name, gradient in gradients(encoder.model).items():
+        if plain[name] is not None:
+            torch.testing.assert_close(gradient, plain[name], atol=1e-6, rtol=1e-4, msg=name)
+
+
+def test_the_gradient_of_the_vocabulary_is_that_of_the_whole_table(bert, dev):
+    ours, plain = (BiEncoder.load(bert, max_tokens=32) for _ in range(2))
+    vocabulary = VocabularyGradient(ours.model)
+    for passes in ((range(0, 6), range(4, 9)), (range(9, 16),)):  # a step leaves nothing behind for the next
+        for encoder in (ours, plain):
+            encoder.model.eval()
+            encoder.model.zero_grad()
+            pairs = encoder.tokeniser(dev, max_tokens=32)
+            for rows in passes:
+                encoder.outputs(encoder.collate(pairs, torch.tensor(rows).numpy())).sum().backward()
+        vocabulary.gather()
+        expected = gradients(plain.model)
+        for name, gradient in gradients(ours.model).items():
+            if expected[name] is not None:
+                torch.testing.assert_close(gradient, expected[name], atol=1e-6, rtol=1e-4, msg=name)
