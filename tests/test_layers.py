@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -72,6 +73,16 @@ def test_no_catch_all_modules():
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_files_stay_short(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+
+
+def test_nothing_that_only_developers_install_is_imported():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    developers = {re.split("[^A-Za-z0-9-]", line)[0] for line in project["optional-dependencies"]["dev"]}
+    assert "matplotlib" in developers
+    for path in MODULES:
+        text = path.read_text(encoding="utf-8")
+        found = set(re.findall(r"^\s*(?:import|from) (\w+)", text, flags=re.MULTILINE)) - {"trans_encoder"}
+        assert not {name.replace("_", "-") for name in found} & developers, path
 
 
 def test_every_public_name_is_there_and_has_one_home():
