@@ -8,6 +8,7 @@ import torch
 from conftest import FAMILIES
 from trans_encoder.config import TrainingPlan
 from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
+from trans_encoder.encoders.loading import set_dropout
 from trans_encoder.encoders.training import TrainingOptions, train
 
 PLANS = {
@@ -67,3 +68,13 @@ def test_the_new_head_is_drawn_from_the_seed(plm, dev):
     first, again, other = (CrossEncoder.load(plm, max_tokens=48, seed=seed).score(dev) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 1e-6
+
+
+def test_dropout_can_be_set(plm, dev):
+    student = CrossEncoder.load(plm, max_tokens=48)
+    batch = student.collate(student.tokeniser(dev, max_tokens=48), np.arange(12))
+    student.model.train()
+    set_dropout(student.model, 0.2)
+    assert not torch.equal(student.outputs(batch), student.outputs(batch))
+    set_dropout(student.model, 0.0)
+    assert torch.equal(student.outputs(batch), student.outputs(batch))

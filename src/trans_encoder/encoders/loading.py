@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError
+from torch import nn
 
 from trans_encoder.errors import ConfigurationError
 
@@ -169,3 +170,12 @@ def inference(module: torch.nn.Module, device: torch.device) -> Iterator[None]:
             yield
     finally:
         module.train(training)
+
+
+def set_dropout(model: nn.Module, rate: float) -> None:
+    """Give every dropout of a model this rate, its attention's too; what is saved of the model stays as it was."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = rate
+        elif isinstance(getattr(module, "attention_dropout", None), float):  # not a module of its own in ModernBERT
+            module.attention_dropout = rate  # type: ignore[assignment]

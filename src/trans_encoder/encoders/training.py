@@ -13,7 +13,7 @@ from trans_encoder.config import OptimisationPlan, TrainingPlan
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.cross import CrossEncoder
-from trans_encoder.encoders.loading import Precision
+from trans_encoder.encoders.loading import Precision, set_dropout
 from trans_encoder.encoders.losses import LOSSES
 from trans_encoder.encoders.tokens import Integers
 from trans_encoder.encoders.trainer import Checkpoint, StageTrainer
@@ -89,6 +89,8 @@ class Imitation:
     def __init__(self, student: Encoder, labelled: PairSet, *, plan: TrainingPlan, both_orders: bool) -> None:
         """Tokenise the pairs; both orders of a pair share its tokens and its label."""
         student.model.max_seq_length = plan.max_tokens
+        if plan.dropout is not None:
+            set_dropout(student.model, plan.dropout)
         self.module: nn.Module = _Imitator(student, plan.loss)
         self._student = student
         pairs = student.tokeniser(labelled, max_tokens=plan.max_tokens)
