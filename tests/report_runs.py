@@ -84,7 +84,7 @@ def write_run(
     return path
 
 
-def write_real_run(path: Path, *, bert: Path, pairs: PairSet, dev: PairSet) -> Path:
+def write_real_run(path: Path, *, bert: Path, pairs: PairSet, dev: PairSet | None) -> Path:
     """Distil a tiny model for one short cycle."""
     from trans_encoder.config import MemberConfig
     from trans_encoder.distill.run import distil

@@ -1,6 +1,7 @@
 """The report: intervals that are right, a page that says what the run folder says, and nothing that does harm."""
 
 import json
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -260,6 +261,37 @@ def test_unfinished_runs_have_a_page_too(tmp_path, missing):
         assert "Yes, on the dev set." in page.text
     if missing == "all":
         assert "Not finished." in page.text
+
+
+@pytest.fixture(scope="module")
+def label_free(tmp_path_factory, bert, pairs):
+    """The page of a real run that had no labels at all."""
+    run = write_real_run(tmp_path_factory.mktemp("runs") / "label-free", bert=bert, pairs=pairs, dev=None)
+    return read(write_report([run]))
+
+
+def test_a_run_without_labels_never_speaks_of_a_dev_set(label_free):
+    assert "label-free score" in label_free.text
+    assert "by the label-free score." in label_free.text
+    assert "only labelled pairs (--test) can tell for sure" in label_free.text
+    assert not re.search(r"\bdev\b", label_free.text.replace("no dev set was given", ""), flags=re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    ("helped", "answer"),
+    [
+        ({"bi": True, "cross": True}, "Yes, on the dev set."),
+        ({"bi": False, "cross": True}, "No for the bi-encoder, yes for the cross-encoder, on the dev set."),
+        ({"bi": None, "cross": None}, "Not known."),
+    ],
+)
+def test_without_test_sets_the_judge_answers(tmp_path, helped, answer):
+    run = write_run(tmp_path / "run", tests=())
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps(result | {"helped": helped, "cycles": 1}))
+    page = read(write_report([run]))
+    assert answer in page.text
+    assert "1 of 2 cycles" in page.text
 
 
 def test_standard_self_distillation_has_no_cross(tmp_path):

@@ -93,7 +93,7 @@ def dot_chart(rows: Sequence[tuple[str, Sequence[Dot]]]) -> DotChart:
 
 @dataclass(frozen=True)
 class Segment:
-    """One training in the dev chart: its line, its judged checkpoints and the best of them."""
+    """One training in the score chart: its line, its judged checkpoints and the best of them."""
 
     kind: str
     path: str
@@ -102,8 +102,8 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class DevChart:
-    """Dev scores over all trainings of one member, in the order of time."""
+class ScoreChart:
+    """Scores of the checkpoints over all trainings of one member, in the order of time."""
 
     x: Scale
     y: Scale
@@ -113,14 +113,14 @@ class DevChart:
     height: int = 240
 
 
-def dev_chart(checkpoints: Sequence[Checkpoint], *, start: float | None) -> DevChart:
+def score_chart(checkpoints: Sequence[Checkpoint], *, start: float | None) -> ScoreChart:
     """Lay the trainings of one member side by side: the steps of each begin where the last one ended."""
     trainings: dict[tuple[int, str], list[Checkpoint]] = {}
     for checkpoint in checkpoints:
         trainings.setdefault((checkpoint.cycle, checkpoint.kind), []).append(checkpoint)
     total = sum(training[-1].step for training in trainings.values())
     scores = [checkpoint.score for checkpoint in checkpoints] + ([] if start is None else [start])
-    x, y = Scale(0, total, 40, WIDTH - 10), scale_around(scores, start=DevChart.height - 34, stop=22)
+    x, y = Scale(0, total, 40, WIDTH - 10), scale_around(scores, start=ScoreChart.height - 34, stop=22)
     segments, ends, done = [], dict[int, list[float]](), 0
     for (cycle, kind), training in trainings.items():
         marks = [(x(done + one.step), y(one.score), _describe(one)) for one in training]
@@ -129,7 +129,7 @@ def dev_chart(checkpoints: Sequence[Checkpoint], *, start: float | None) -> DevC
         ends.setdefault(cycle, []).extend((x(done), x(done + training[-1].step)))
         done += training[-1].step
     cycles = [(cycle, min(places), max(places)) for cycle, places in ends.items()]
-    return DevChart(x, y, segments, cycles, None if start is None else y(start))
+    return ScoreChart(x, y, segments, cycles, None if start is None else y(start))
 
 
 def _describe(checkpoint: Checkpoint) -> str:

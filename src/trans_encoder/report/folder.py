@@ -55,6 +55,12 @@ class RunFolder:
         return dict(self._json("manifest.json").get("stages", {}))
 
     @cached_property
+    def is_label_free(self) -> bool:
+        """Tell whether checkpoints were judged without labels."""
+        judge = self._json("manifest.json").get("origin", {}).get("judge")
+        return isinstance(judge, str) and judge.startswith("label-free ")
+
+    @cached_property
     def result(self) -> dict[str, Any]:
         """The chosen models, whether they are better than the start, and notes; empty until the run is finished."""
         return self._json("result.json")
@@ -66,7 +72,7 @@ class RunFolder:
 
     @cached_property
     def start_scores(self) -> dict[str, float]:
-        """The dev score of each member's first bi-encoder: the history's cycle 0."""
+        """The score of each member's first bi-encoder: the history's cycle 0."""
         return {checkpoint.member: checkpoint.score for checkpoint in self._judged if checkpoint.cycle == 0}
 
     @cached_property

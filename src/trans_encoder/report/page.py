@@ -101,7 +101,7 @@ def _templates() -> Environment:
 def _pairs(runs: Sequence[RunView]) -> list[ShownPair]:
     shown = []
     for run in runs:
-        several = len(run.dev_charts) > 1 or len(run.ridges) > 1
+        several = len(run.score_charts) > 1 or len(run.ridges) > 1
         for found in run.disagreements(_PAIRS // len(runs)):
             parts = [run.name if len(runs) > 1 else "", found.stage, found.member if several else ""]
             shown.append(ShownPair(found, ", ".join(part for part in parts if part)))

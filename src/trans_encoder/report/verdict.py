@@ -1,6 +1,6 @@
 """Did it help: before and after on every test set, and the sentence that says so."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,11 +83,7 @@ class Comparison:
         """Answer in plain words."""
         gains = {kind: after.gain for kind, after in self.summary.after.items()}
         answers = {kind: "no" if gain.is_none else ANSWERS[gain.verdict] for kind, gain in gains.items()}
-        if len(set(answers.values())) == 1:
-            answer = answers[self.kinds[0]]
-        else:
-            answer = ", ".join(f"{answer} for the {KINDS[kind]}" for kind, answer in answers.items())
-        return Headline(gains[self.kinds[0]].verdict, f"{answer.capitalize()}.", " ".join(self._sentences()))
+        return Headline(gains[self.kinds[0]].verdict, f"{overall(answers)}.", " ".join(self._sentences()))
 
     def _sentences(self) -> Iterator[str]:
         plural = "s together" if self.together else ""
@@ -103,6 +99,13 @@ class Comparison:
                 yield f"{self.where}, the {KINDS[kind]}{plural} went {way} {gain}."
             else:
                 yield f"The {KINDS[kind]}{plural} reached {number(after.score.value)} {gain}."
+
+
+def overall(answers: Mapping[str, str]) -> str:
+    """Put the answers for each kind into one: the same for all, or one after the other."""
+    if len(set(answers.values())) == 1:
+        return next(iter(answers.values())).capitalize()
+    return ", ".join(f"{answer} for the {KINDS[kind]}" for kind, answer in answers.items()).capitalize()
 
 
 def compare(outcomes: Sequence[Outcome]) -> list[Comparison]:

@@ -8,9 +8,9 @@ from itertools import groupby, pairwise
 from typing import Any
 
 import trans_encoder.report.labels as labels
-from trans_encoder.report.charts import DevChart, RidgeChart, Scatter, dev_chart, ridge_chart, scatter
+from trans_encoder.report.charts import RidgeChart, Scatter, ScoreChart, ridge_chart, scatter, score_chart
 from trans_encoder.report.folder import Checkpoint, RunFolder
-from trans_encoder.report.verdict import KINDS, Comparison, Headline, compare
+from trans_encoder.report.verdict import KINDS, Comparison, Headline, compare, overall
 from trans_encoder.report.wording import duration
 
 _SCATTER_POINTS = 900
@@ -49,20 +49,31 @@ class RunView:
 
     @cached_property
     def headline(self) -> Headline:
-        """Whether it helped: by the test sets, else by the dev set."""
+        """Whether it helped: by the test sets, else by what chose the models."""
         if self.comparisons:
             return self.comparisons[0].headline
         result = self.folder.result
         if not result:
             return Headline(0, "Not finished.", "This run has not chosen its models yet.")
-        helped = result["helped"].get("bi")
-        answer = {True: "Yes, on the dev set.", False: "No.", None: "Not known."}[helped]
-        hint = (
-            ""
-            if helped is None
-            else " The dev set also chose the models; only a test set can say how large the gain is."
-        )
-        return Headline({True: 1, False: -1, None: 0}[helped], answer, result["summary"] + hint)
+        helped: dict[str, bool | None] = result["helped"]
+        if None in helped.values():
+            return Headline(0, "Not known.", result["summary"])
+        answer = overall({kind: "yes" if better else "no" for kind, better in helped.items()})
+        where = "by the label-free score" if self.folder.is_label_free else "on the dev set"
+        return Headline(1 if helped["bi"] else -1, f"{answer}, {where}.", f"{result['summary']} {self._caution}")
+
+    @property
+    def _caution(self) -> str:
+        if self.folder.is_label_free:
+            return (
+                "That score is an estimate and also chose the models; only labelled pairs (--test) can tell for sure."
+            )
+        return "The dev set also chose the models; only a test set can say how large the gain is."
+
+    @property
+    def score_name(self) -> str:
+        """What the score of a checkpoint is called."""
+        return "label-free score" if self.folder.is_label_free else "dev score"
 
     @cached_property
     def notes(self) -> list[str]:
@@ -77,7 +88,7 @@ class RunView:
 
     @property
     def chosen(self) -> list[dict[str, Any]]:
-        """The chosen models: folder, cycle, step and dev score of each."""
+        """The chosen models: folder, cycle, step and score of each."""
         members = self.folder.result.get("members", {})
         return [member[kind] for member in members.values() for kind in KINDS if member.get(kind)]
 
@@ -90,21 +101,25 @@ class RunView:
         facts += [str(member) for member in members]
         if self.folder.labels:
             facts.append(f"{self.folder.labels[0].rows:,} pairs")
-        facts += [f"{config[key]} {word}" for key, word in (("cycles", "cycles"), ("strategy", "")) if key in config]
-        facts += [f"preset {config['preset']}"] if "preset" in config else []
-        return [fact.strip() for fact in facts] + ([duration(self.seconds)] if self.stages else [])
+        if "cycles" in config:
+            run = self.folder.result.get("cycles", config["cycles"])
+            facts.append(
+                f"{config['cycles']} cycles" if run == config["cycles"] else f"{run} of {config['cycles']} cycles"
+            )
+        facts += [f"{word}{config[key]}" for key, word in (("strategy", ""), ("preset", "preset ")) if key in config]
+        return facts + ([duration(self.seconds)] if self.stages else [])
 
     @property
     def has_start(self) -> bool:
-        """Tell whether the dev charts show where members started."""
+        """Tell whether the score charts show where members started."""
         return bool(self.folder.start_scores)
 
     @cached_property
-    def dev_charts(self) -> list[tuple[str, DevChart]]:
-        """The dev scores of each member."""
+    def score_charts(self) -> list[tuple[str, ScoreChart]]:
+        """The judged checkpoints of each member."""
         history, starts = self.folder.history, self.folder.start_scores
         return [
-            (member, dev_chart([one for one in history if one.member == member], start=starts.get(member)))
+            (member, score_chart([one for one in history if one.member == member], start=starts.get(member)))
             for member in dict.fromkeys(checkpoint.member for checkpoint in history)
         ]
 
