@@ -41,7 +41,7 @@ audit: $(READY) ## Look for known weaknesses in what constraints.txt pins; needs
 	$(BIN)/python -m pip install --quiet pip-audit
 	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
-demo: $(READY) ## Train two models from plain text, offline, in a few minutes
+demo: $(READY) ## Train two models from plain text in a few minutes
 	$(BIN)/trans-encoder demo $(if $(MODEL),--model $(MODEL))
 
 bench: $(READY) ## Time a cycle against the published procedure: BENCH_ARGS="--model M --data-dir D"

@@ -114,3 +114,16 @@ def test_the_files_named_are_there():
     assert linked
     for name in linked:
         assert (ROOT / name).exists()
+
+
+def test_the_tree_names_what_is_there_and_all_of_the_package():
+    (tree,) = re.findall(r"^```\n(src/trans_encoder/\n.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+    package = ROOT / "src" / "trans_encoder"
+    named = set()
+    for line in tree.splitlines()[1:]:
+        place = package if line.startswith("  ") else ROOT
+        for name in re.split(r" {3,}", line.strip())[0].split():
+            assert (place / name).exists(), name
+            named.add(name.rstrip("/"))
+    there = {path.name for path in package.iterdir() if path.name[0] not in "_." and path.name != "py.typed"}
+    assert there <= named, "add these to the tree in README.md"
