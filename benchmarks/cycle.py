@@ -187,7 +187,7 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="a bi-encoder: folder or hub name")
     parser.add_argument("--data-dir", required=True, help="folder of tasks in the plain format")
     parser.add_argument("--pairs", type=int, default=8000, help="pairs of the STS pool (default: 8000)")
-    parser.add_argument("--bi-epochs", type=int, default=5, help="epochs of bi training (default: 5, as preset small)")
+    parser.add_argument("--bi-epochs", type=int, default=3, help="epochs of bi training (default: 3, as preset small)")
     parser.add_argument("--seeds", type=int, default=1, help="cycles with different seeds (default: 1)")
     parser.add_argument("--growth", default="1000,4000,16000", help="numbers of pairs to time; empty: none")
     parser.add_argument("--json", type=Path, default=Path("cycle.json"), help="where the numbers go")

@@ -13,6 +13,7 @@ from sentence_transformers.sentence_transformer.losses import CosineSimilarityLo
 
 from trans_encoder.config import TrainingPlan
 from trans_encoder.data.pairs import PairSet
+from trans_encoder.encoders.loading import set_dropout
 
 FLOAT32 = {"dtype": torch.float32}
 
@@ -20,12 +21,12 @@ FLOAT32 = {"dtype": torch.float32}
 def load_bi(name: str, plan: TrainingPlan) -> st.SentenceTransformer:
     model = st.SentenceTransformer(name, model_kwargs=FLOAT32)
     model.max_seq_length = plan.max_tokens
-    return model
+    return _with_dropout(model, plan)
 
 
 def load_cross(name: str, plan: TrainingPlan, *, seed: int) -> st.CrossEncoder:
     torch.manual_seed(seed)
-    return st.CrossEncoder(name, num_labels=1, max_length=plan.max_tokens, model_kwargs=FLOAT32)
+    return _with_dropout(st.CrossEncoder(name, num_labels=1, max_length=plan.max_tokens, model_kwargs=FLOAT32), plan)
 
 
 def score_bi(model: st.SentenceTransformer, pairs: PairSet) -> np.ndarray:
@@ -54,6 +55,12 @@ def train_cross(model: st.CrossEncoder, labelled: PairSet, plan: TrainingPlan, *
         CrossEncoderTrainer(
             model=model, args=arguments, train_dataset=_dataset(clamped), loss=BinaryCrossEntropyLoss(model)
         ).train()
+
+
+def _with_dropout(model: Any, plan: TrainingPlan) -> Any:
+    if plan.dropout is not None:
+        set_dropout(model, plan.dropout)
+    return model
 
 
 def _settings(plan: TrainingPlan, seed: int) -> dict[str, Any]:

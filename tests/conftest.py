@@ -71,6 +71,15 @@ def sentences() -> list[str]:
 
 
 @pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A text file of two hundred sentences, one a line."""
+    random = Random(7)
+    path = tmp_path_factory.mktemp("text") / "corpus.txt"
+    path.write_text("".join(sentence(words(random)) + "\n" for _ in range(200)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
 def pairs() -> PairSet:
     """Ninety-six unlabelled pairs."""
     labelled = graded(96, seed=1)
@@ -215,8 +224,15 @@ TINY_RUN: dict[str, Any] = {
     "device": "cpu",
     "cycles": 2,
     "patience": 0,
-    "cross": {"batch_size": 16, "learning_rate": 1e-3, "max_tokens": 48, "dev_steps": 5, "checkpoint_steps": 5},
-    "bi": {"batch_size": 16, "learning_rate": 1e-3, "epochs": 2, "dev_steps": 4, "checkpoint_steps": 5},
+    "cross": {
+        "batch_size": 16,
+        "learning_rate": 1e-3,
+        "dropout": 0.1,
+        "max_tokens": 48,
+        "dev_steps": 5,
+        "checkpoint_steps": 5,
+    },
+    "bi": {"batch_size": 16, "learning_rate": 1e-3, "dropout": 0.1, "epochs": 2, "dev_steps": 4, "checkpoint_steps": 5},
 }
 """Overrides that make a run of tiny models take seconds, with checkpoints inside every training."""
 

@@ -173,7 +173,7 @@ def test_differences_name_keys_and_both_values():
     assert found == [
         "members.1.bi: was 'a/b', now 'a/c'",
         "members.1.name: was 'b', now 'c'",
-        "bi.epochs: was 5, now 9",
+        "bi.epochs: was 3, now 9",
     ]
 
 

@@ -35,23 +35,27 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper-sts-large": _paper(cycles=3, cross_epochs=1, bi_epochs=10, bi_batch_size=64),
     "paper-binary": _paper(cycles=5, cross_epochs=3, bi_epochs=15, bi_batch_size=128),
     "paper-binary-large": _paper(cycles=5, cross_epochs=3, bi_epochs=15, bi_batch_size=64),
-    # Small encoders want higher learning rates than the paper's base models, and gain nothing from many cycles.
+    # Small encoders want higher learning rates than the paper's base models and, with little to overfit with, no
+    # dropout; they gain nothing from many cycles. See docs/results.md.
     "small": {
         "cycles": 2,
         "cross": {
             "loss": "bce",
             "batch_size": 32,
             "epochs": 1,
-            "learning_rate": 1e-4,
+            "learning_rate": 5e-5,
             "warmup_ratio": 0.1,
+            "dropout": 0.0,
             "max_tokens": 64,
         },
         "bi": {
             "loss": "mse",
             "batch_size": 128,
-            "epochs": 5,
-            "learning_rate": 1e-4,
+            "epochs": 3,
+            "learning_rate": 2e-4,
+            "dropout": 0.0,
             "max_tokens": 32,
+            "group_by_length": False,
         },
     },
 }
