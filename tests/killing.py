@@ -43,3 +43,12 @@ def killed(run, folder, *, write=1, place="*", after=False):
     code = in_a_process(work)
     assert code in (0, -signal.SIGKILL)
     return code != 0
+
+
+def killed_until_it_ends(run, folder, *, write):
+    """Go on with a run that is killed again and again, a different number of writes apart; return how often it was."""
+    kills = 0
+    while killed(run, folder, write=write + 5 * (kills % 2), after=kills % 3 == 0):
+        kills += 1
+        assert kills < 40, "the run does not get on"
+    return kills

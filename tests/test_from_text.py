@@ -1,27 +1,17 @@
 """The road from raw text: stage 0, mining and cycles in one run folder that continues where it stopped."""
 
 import json
-from random import Random
 
 import pytest
 from typer.testing import CliRunner
 
-from conftest import TINY_RUN, sentence, words
+from conftest import TINY_RUN
 from trans_encoder import distil_text
 from trans_encoder.cli import app
 from trans_encoder.config import make_config
 from trans_encoder.data.text import Text
 from trans_encoder.errors import RunError
 from trans_encoder.from_text import prepare
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    """A text file of two hundred sentences, one a line."""
-    random = Random(7)
-    path = tmp_path_factory.mktemp("text") / "corpus.txt"
-    path.write_text("".join(sentence(words(random)) + "\n" for _ in range(200)), encoding="utf-8")
-    return path
 
 
 def test_a_bare_model_is_tuned_first_and_stays_the_plm(bert, corpus, tmp_path):
@@ -62,6 +52,25 @@ def test_the_command_trains_from_text(bert, corpus, tmp_path):
     assert json.loads(done.stdout)["summary"]
     assert (tmp_path / "run" / "best" / "bi" / "model.safetensors").exists()
     assert (tmp_path / "run" / "best" / "cross" / "model.safetensors").exists()
+
+
+def test_the_command_takes_documents_and_named_columns(bert, tmp_path):
+    rows = [f"the old farmer number {number} sells a boat. The tall baker {number} buys it." for number in range(20)]
+    lines = tmp_path / "documents.txt"
+    lines.write_text("\n".join(rows), encoding="utf-8")
+    table = tmp_path / "documents.csv"
+    table.write_text("\n".join(["id,story", *(f'{row[:3]},"{row}"' for row in rows)]), encoding="utf-8")
+    config = tmp_path / "run.toml"
+    config.write_text(
+        f'members = ["{bert}"]\n[inputs]\ntext = "{lines}"\nline = "document"\nout = "{tmp_path / "run"}"\n'
+    )
+    given = ["--model", str(bert), "--out", str(tmp_path / "run")]
+    for arguments in ([str(config)], [*given, "--text", str(table), "--column", "story"]):
+        done = CliRunner().invoke(app, ["check", *arguments, "--max-pairs", "60", "--set", "device=cpu", "--json"])
+        assert done.exit_code == 0, done.output
+        checked = json.loads(done.stdout)
+        assert checked["pairs"]["count"] == 39  # of forty sentences
+        assert any("before the cycles is not counted" in note for note in checked["notes"])
 
 
 def flat(settings: dict, prefix: str = "") -> dict:

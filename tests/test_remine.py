@@ -2,14 +2,13 @@
 
 import json
 import pickle
-from random import Random
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from conftest import TINY_RUN, contents, sentence, words
-from killing import killed
+from conftest import TINY_RUN, contents
+from killing import killed, killed_until_it_ends
 from trans_encoder import BiEncoder, PairSet, PseudoLabels, Text, distil_text, write_report
 from trans_encoder.cli import app
 from trans_encoder.config import make_config
@@ -21,15 +20,6 @@ from trans_encoder.mining import Mix
 from trans_encoder.planning import plan_run
 
 SETTINGS = {**TINY_RUN, "anchor": 0.25}
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    """A text file of a hundred sentences, one a line."""
-    random = Random(7)
-    path = tmp_path_factory.mktemp("text") / "corpus.txt"
-    path.write_text("".join(sentence(words(random)) + "\n" for _ in range(100)), encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -107,12 +97,8 @@ def test_the_result_and_the_card_say_so(run):
 
 
 def test_killed_again_and_again_it_ends_the_same(again, run, tmp_path):
-    folder, kills = tmp_path / "run", 0
-    while killed(again, folder, write=12 + 5 * (kills % 2), after=kills % 3 == 0):
-        kills += 1
-        assert kills < 40, "the run does not get on"
-    assert kills >= 4
-    assert contents(folder) == contents(run)
+    assert killed_until_it_ends(again, tmp_path / "run", write=12) >= 4
+    assert contents(tmp_path / "run") == contents(run)
 
 
 @pytest.mark.parametrize("place", ["cycle-2/pairs.arrow", "cycle-2/start-labels.parquet", "pairs/text.arrow"])

@@ -165,6 +165,12 @@ class Inputs(_Frozen):
     """A file of sentence pairs."""
     text: str | None = None
     """A file or folder of raw text, from which pairs are mined."""
+    line: Literal["sentence", "document", "wrapped"] | None = None
+    """What a line of the text is, if its kind of file does not tell."""
+    column: str | None = None
+    """The column of the text in a table, if it is not found."""
+    language: str = "en"
+    """Helps to split the text into sentences."""
     remine: bool = False
     """Mine new pairs from the text for every later cycle, with the bi-encoders of the cycle before."""
     task: str | None = None

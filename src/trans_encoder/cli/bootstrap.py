@@ -36,7 +36,7 @@ def bootstrap(
     ] = None,
     line: LineOption = None,
     column: ColumnOption = None,
-    language: Language = "en",
+    language: Language = None,
     columns: Columns = None,
     skip_bad: SkipBad = False,
     trust_remote_code: TrustRemoteCode = False,

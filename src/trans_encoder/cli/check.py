@@ -38,7 +38,7 @@ def _as_dict(job: "Job", plan: "Plan") -> dict[str, Any]:
         "tests": {name: len(test.pairs) for name, test in job.tests.items()},
         "out": str(job.out),
         "config": plan.config.model_dump(mode="json"),
-        "notes": list(plan.notes),
+        "notes": _notes(job, plan),
         "stages": [asdict(stage) for stage in plan.stages],
         "seconds": plan.seconds,
     }
@@ -58,10 +58,16 @@ def _shown(job: "Job", plan: "Plan") -> RenderableType:
         f"{len(job.pairs):,} pairs from {job.source}",
         f"Up to {config.cycles} cycles, preset {config.preset}, strategy {config.strategy}; {_choice(job)}",
         *(f"{member.name}: bi-encoder {member.bi}, cross-encoder from {member.plm}" for member in config.members),
-        *(f"Note: {note}" for note in plan.notes),
+        *(f"Note: {note}" for note in _notes(job, plan)),
         f"Run folder: {job.out}" + (" (there already: the run would continue)" if job.out.exists() else ""),
     ]
     return Group(*facts, table, f"Everything is in order. About {duration(plan.seconds)} for {config.cycles} cycles.")
+
+
+def _notes(job: "Job", plan: "Plan") -> list[str]:
+    if job.text is None:
+        return list(plan.notes)
+    return [*plan.notes, "the time before the cycles is not counted: mining, and tuning where a model needs it"]
 
 
 def _choice(job: "Job") -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from trans_encoder.cli.reading import Reading
+from trans_encoder.cli.texts import read_text
 from trans_encoder.config import Inputs, RunConfig, load_config, parse_overrides
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TASKS, Task, TestSet, load_task
@@ -56,7 +57,13 @@ def prepare(
             config = config.model_copy(update={"both_orders": False})
     elif inputs.text is not None:
         task, source = None, f"raw text {inputs.text}"
-        text = reading.text(inputs.text)
+        text = read_text(
+            Path(inputs.text),
+            line=inputs.line,
+            column=inputs.column,
+            language=inputs.language,
+            skip_bad=reading.skip_bad,
+        )
         pairs = _stand_ins(text, count=inputs.max_pairs or MINED_PAIRS)
     else:
         task, source = None, str(inputs.pairs)

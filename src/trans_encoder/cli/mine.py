@@ -32,7 +32,7 @@ def mine(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which pairs are drawn.")] = 0,
     line: LineOption = None,
     column: ColumnOption = None,
-    language: Language = "en",
+    language: Language = None,
     skip_bad: SkipBad = False,
     trust_remote_code: TrustRemoteCode = False,
     json: Json = False,

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
-from trans_encoder.data.text import Text
 from trans_encoder.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
@@ -31,12 +30,6 @@ class Reading:
         test = TestSet.read(path, columns=self._names(), skip_bad=self.skip_bad)
         _say_what_was_skipped(test.pairs)
         return test
-
-    def text(self, path: str | Path) -> Text:
-        """Read raw text and say what became of it; `columns` names the one column of a table."""
-        text = Text.read(path, column=self.columns, skip_bad=self.skip_bad)
-        logger.info("%s", text.report)
-        return text
 
     def _names(self) -> tuple[str, ...] | None:
         if self.columns is None:

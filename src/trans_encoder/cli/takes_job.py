@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trans_encoder.cli.options import Columns, DataDir, Json, SkipBad, TrustRemoteCode
+from trans_encoder.cli.texts import ColumnOption, Language, LineOption
 from trans_encoder.progress import show_progress
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
         pairs: PairsFile = None,
         task: TaskName = None,
         text: RawText = None,
+        line: LineOption = None,
+        column: ColumnOption = None,
+        language: Language = None,
         remine: Remine = False,
         model: Members = None,
         preset: PresetName = None,
@@ -88,6 +92,9 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
             "inputs.pairs": pairs,
             "inputs.task": task,
             "inputs.text": text,
+            "inputs.line": line,
+            "inputs.column": column,
+            "inputs.language": language,
             "inputs.remine": remine,
             "inputs.dev": dev,
             "inputs.data_dir": str(data_dir) if data_dir else None,

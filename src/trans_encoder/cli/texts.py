@@ -23,13 +23,16 @@ LineOption = Annotated[
     typer.Option("--line", help="What a line of the text is, if its kind of file does not tell."),
 ]
 ColumnOption = Annotated[str | None, typer.Option("--column", help="The column of the text, if it is not found.")]
-Language = Annotated[str, typer.Option("--language", help="Helps to split documents into sentences.")]
+Language = Annotated[
+    str | None,
+    typer.Option("--language", metavar="CODE", help="Helps to split sentences; en if not given."),
+]
 
 
-def read_text(path: Path, *, line: Line | None, column: str | None, language: str, skip_bad: bool) -> "Text":
+def read_text(path: Path, *, line: Line | None, column: str | None, language: str | None, skip_bad: bool) -> "Text":
     """Read raw text and say what became of it."""
     from trans_encoder.data.text import Text
 
-    text = Text.read(path, line=line, column=column, language=language, skip_bad=skip_bad)
+    text = Text.read(path, line=line, column=column, language=language or "en", skip_bad=skip_bad)
     logger.info("%s", text.report)
     return text
