@@ -19,6 +19,7 @@ DataDir = Annotated[
 ]
 Pairs = Annotated[Path, typer.Option("--pairs", metavar="FILE", help="Pairs: JSONL, TSV, CSV, Parquet, .gz too.")]
 Columns = Annotated[
-    str | None, typer.Option("--columns", metavar="A,B[,SCORE]", help="Names of the columns, if they are not found.")
+    str | None,
+    typer.Option("--columns", metavar="A,B[,SCORE]", help="The columns of the pairs, if they are not found."),
 ]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out lines that cannot be read, and say how many.")]

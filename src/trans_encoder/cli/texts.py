@@ -22,7 +22,9 @@ LineOption = Annotated[
     Line | None,
     typer.Option("--line", help="What a line of the text is, if its kind of file does not tell."),
 ]
-ColumnOption = Annotated[str | None, typer.Option("--column", help="The column of the text, if it is not found.")]
+ColumnOption = Annotated[
+    str | None, typer.Option("--column", metavar="NAME", help="The column of the text, if it is not found.")
+]
 Language = Annotated[
     str | None,
     typer.Option("--language", metavar="CODE", help="Helps to split sentences; en if not given."),
