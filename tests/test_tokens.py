@@ -72,8 +72,10 @@ def test_batches_of_similar_length_pad_little_and_still_vary():
     def batches(epoch: int) -> list[np.ndarray]:
         return epoch_batches(lengths, batch_size=32, seed=0, epoch=epoch, by_length=True)
 
-    computed = sum(len(batch) * lengths[batch].max() for batch in batches(0))
+    chosen = [lengths[batch] for batch in batches(0)]
+    computed = sum(len(group) * found[group].max() for found in chosen for group in split_by_length(found))
     assert computed < 1.1 * lengths.sum()
+    assert np.mean([np.ptp(found) for found in chosen]) > 20, "a batch holds short and long inputs"
     assert [batch.tolist() for batch in batches(0)] == [batch.tolist() for batch in batches(0)]
     assert {frozenset(batch.tolist()) for batch in batches(0)}.isdisjoint(frozenset(b.tolist()) for b in batches(1))
 

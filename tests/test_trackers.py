@@ -1,5 +1,6 @@
 """Trackers: what they log is in the run folder, whatever happens to the run, and changes nothing else of it."""
 
+import json
 import os
 from importlib.util import find_spec
 
@@ -48,6 +49,10 @@ def test_each_training_has_its_own_folder_of_events(run):
     assert [step for step, _ in losses] == [4, 8, 12]
     assert all(value > 0 for _, value in losses)
     assert logged(run / "logs" / "cycle-1-bert-32-bi", tag="train/learning_rate")
+    scores = logged(run / "logs" / "cycle-1-bert-32-bi", tag="train/score")
+    history = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+    expected = [(line["step"], line["score"]) for line in history if line["kind"] == "bi" and line["cycle"]]
+    assert [(step, pytest.approx(score)) for step, score in expected] == scores
 
 
 def test_nothing_else_of_the_run_changes(again, run, tmp_path):

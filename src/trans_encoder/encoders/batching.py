@@ -1,4 +1,4 @@
-"""Batches with little padding: token budgets for scoring, random batches of similar length for training."""
+"""Batches with little padding: token budgets for scoring, random runs of similar length for training."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,6 +11,7 @@ from trans_encoder.encoders.tokens import Integers, Layout
 Inputs = dict[str, torch.Tensor]
 
 _WINDOW_BATCHES = 64
+_RUNS_IN_BATCH = 4
 _PADDING_TOLERATED = 0.10
 
 
@@ -26,26 +27,26 @@ def budget_batches(lengths: Integers, *, max_batch_tokens: int) -> Iterator[Inte
 
 
 def epoch_batches(lengths: Integers, *, batch_size: int, seed: int, epoch: int, by_length: bool) -> list[Integers]:
-    """Cut one epoch into random batches; `by_length` sorts within large random windows, so that batches pad little.
+    """Cut one epoch into random batches; `by_length` makes each of a few runs of inputs of similar length.
 
-    The windows are random, and so is the order of the batches: what a batch holds still varies from epoch to epoch.
+    Inputs are sorted within large random windows, cut into runs, and the runs shuffled: a batch still holds short and
+    long inputs, each beside others of its length. Batches of one length each would pad no less, and teach worse.
     """
     random = np.random.default_rng([seed, epoch])
     order = random.permutation(len(lengths))
     if by_length:
-        window = batch_size * _WINDOW_BATCHES
+        window, run = batch_size * _WINDOW_BATCHES, max(batch_size // _RUNS_IN_BATCH, 1)
         order = np.concatenate(
             [
                 part[np.argsort(lengths[part], kind="stable")]
                 for part in np.split(order, range(window, len(order), window))
             ]
         )
-    batches = np.split(order, range(batch_size, len(order), batch_size))
-    if by_length:
-        # The one short batch of an epoch stays last, as in a plain data loader.
-        last = len(batches) if len(batches[-1]) == batch_size else len(batches) - 1
-        batches = [batches[i] for i in random.permutation(last)] + batches[last:]
-    return batches
+        runs = np.split(order, range(run, len(order), run))
+        # The one short run of an epoch stays last, so that every batch but the last is full.
+        last = len(runs) if len(runs[-1]) == run else len(runs) - 1
+        order = np.concatenate([runs[i] for i in random.permutation(last)] + runs[last:])
+    return np.split(order, range(batch_size, len(order), batch_size))
 
 
 def split_by_length(lengths: Integers) -> list[NDArray[np.intp]]:

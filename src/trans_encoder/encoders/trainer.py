@@ -200,6 +200,10 @@ class StageTrainer(Trainer):
         score = None if judge is None else float(judge(self._student))
         kept.history.append(Checkpoint(step, round(epoch, 4), kept.loss_sum / max(kept.loss_steps, 1), score))
         kept.loss_sum, kept.loss_steps = 0.0, 0
+        if score is not None and self._options.trackers:
+            due = self.control.should_log
+            self.log({"score": score})
+            self.control.should_log = due  # logging the score must not cancel that of the loss
         if score is not None and (kept.best_score is None or score > kept.best_score):
             kept.best_step, kept.best_score = step, score
             kept.best_weights = {
