@@ -24,10 +24,11 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
 from trans_encoder.distill.known import KNOWN
-from trans_encoder.distill.manifest import PREPARED, RunFolder, Stage, one_by_one
+from trans_encoder.distill.manifest import PREPARED, RunFolder, run_folder
 from trans_encoder.distill.remining import Miner
 from trans_encoder.distill.run import Result, run
 from trans_encoder.distill.selection import DevJudge
+from trans_encoder.distill.stages import Stage, one_by_one
 from trans_encoder.distill.team import ModelRef, assemble, resolve_members
 from trans_encoder.distill.tracking import check_trackers
 from trans_encoder.encoders import BiEncoder
@@ -91,7 +92,7 @@ def prepare(
 ) -> Prepared:
     """Do what comes before the cycles: a first bi-encoder for each member, and mined pairs."""
     check_trackers(config.trackers)
-    place = Path(out).absolute() / PREPARED
+    place = run_folder(out) / PREPARED
     members = tuple(_with_first_bi_encoder(member, config, text, place, objective) for member in config.members)
     config = config.model_copy(update={"members": members})
     start = assemble(resolve_members(config)[0])[0].start
@@ -136,8 +137,8 @@ class MinePairs:
             "text": {"sentences": len(self.text), "hash": self.text.hash},
             "encoder": self.encoder.fingerprint(),
         }
-        stages = [Stage("mined", {**config, **origin}, self)]
-        stages += [Stage(_TEXT, {"text": origin["text"]}, self.text.save)] if keep_text else []
+        stages = [Stage("mined", {**config, **origin}, self, by="owner")]
+        stages += [Stage(_TEXT, {"text": origin["text"]}, self.text.save, by="owner")] if keep_text else []
         with (
             progress("mining", total=len(stages)) as advance,
             RunFolder.open(folder, config=config, origin=origin, engine=one_by_one, advance=advance) as mining,

@@ -7,12 +7,17 @@ from contextvars import ContextVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from trans_encoder.ranks import is_first_rank
+
 _current: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 
 @contextmanager
 def show_progress() -> Iterator[None]:
-    """Show the bars of all work inside this block on standard error."""
+    """Show the bars of all work inside this block on standard error; of several ranks the first does."""
+    if not is_first_rank():
+        yield
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -20,14 +20,16 @@ from trans_encoder.bootstrapping.tuning import tune
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
-from trans_encoder.distill.manifest import RunFolder, Stage, one_by_one, scratch
+from trans_encoder.distill.manifest import RunFolder, run_folder
 from trans_encoder.distill.selection import DevJudge, Judge
+from trans_encoder.distill.stages import Stage, one_by_one, scratch
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.distill.work import TRAINING
 from trans_encoder.encoders.bi import BiEncoder, PoolingMode
 from trans_encoder.encoders.training import TrainingOptions
 from trans_encoder.files import atomic_folder, write_json
 from trans_encoder.progress import progress
+from trans_encoder.ranks import is_first_rank
 
 logger = logging.getLogger(__name__)
 
@@ -56,12 +58,12 @@ def bootstrap(
     test = TestSet("dev", dev) if isinstance(dev, PairSet) else dev
     judge = None if test is None else DevJudge(test)
     work = Bootstrap(str(model), text, plan, seed, judge, pooling, trust_remote_code)
-    config, origin, folder = work.config(), work.origin(), Path(out).absolute()
+    config, origin, folder = work.config(), work.origin(), run_folder(out)
     with (
         progress("stage 0", total=1) as advance,
         RunFolder.open(folder, config=config, origin=origin, engine=one_by_one, advance=advance) as run,
     ):
-        run.complete([Stage(BI, inputs=origin, work=work)])
+        run.complete([Stage(BI, inputs=origin, work=work, by="all")])
     return BiEncoder.load(Path(out) / BI, trust_remote_code=trust_remote_code)
 
 
@@ -108,6 +110,8 @@ class Bootstrap:
                 *(self.model, start_score, training.best_score),
             )
             encoder = self._load()
+        if not is_first_rank():
+            return
         with atomic_folder(path) as temporary:
             encoder.save(temporary)
             record = {

@@ -8,9 +8,13 @@ import typer
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from trans_encoder.ranks import is_first_rank
+
 
 def print_result(result: Mapping[str, Any], *, as_json: bool, shown: RenderableType) -> None:
-    """Print one JSON object, or what people read."""
+    """Print one JSON object, or what people read; of several ranks the first does."""
+    if not is_first_rank():
+        return
     if as_json:
         typer.echo(json.dumps(result, ensure_ascii=False))
     else:

@@ -17,6 +17,7 @@ from rich.logging import RichHandler
 from typer.core import TyperGroup
 
 from trans_encoder.errors import TransEncoderError
+from trans_encoder.ranks import is_first_rank, world_size
 
 
 class Terminated(BaseException):
@@ -31,6 +32,9 @@ class Shell(TyperGroup):
         try:
             return super().invoke(ctx)
         except TransEncoderError as error:
+            # Every rank finds the same fault in arguments and data: one tells.
+            if error.exit_code == 2 and not is_first_rank():
+                raise typer.Exit(error.exit_code) from error
             _fail(error, code=error.exit_code, debug=ctx.params.get("debug", False))
         except BrokenPipeError:
             raise  # whoever read our output has seen enough; typer ends quietly
@@ -73,15 +77,19 @@ def _start_logging(debug: bool) -> None:
     root.handlers = [handler for handler in root.handlers if not isinstance(handler, RichHandler)]
     root.addHandler(RichHandler(console=Console(stderr=True), show_path=False, show_level=debug, show_time=False))
     root.setLevel(logging.INFO if debug else logging.ERROR)
-    logging.getLogger("trans_encoder").setLevel(logging.DEBUG if debug else logging.INFO)
+    quiet = logging.INFO if is_first_rank() else logging.ERROR
+    logging.getLogger("trans_encoder").setLevel(logging.DEBUG if debug else quiet)
     if not debug:
         warnings.simplefilter("ignore")
         os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
 
 
 def _fail(error: Exception, *, code: int, debug: bool) -> None:
+    # A launcher that ends all its processes now has nothing to add.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     console = Console(stderr=True)
     if debug:
         console.print_exception()
@@ -91,5 +99,8 @@ def _fail(error: Exception, *, code: int, debug: bool) -> None:
 
 def _stop(*, code: int) -> None:
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    Console(stderr=True).print(f"Stopped. To continue: {command}", markup=False, highlight=False, soft_wrap=True)
+    if world_size() > 1:
+        command += " (started as before)"
+    if is_first_rank():
+        Console(stderr=True).print(f"Stopped. To continue: {command}", markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(code)

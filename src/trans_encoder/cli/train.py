@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from trans_encoder.cli.output import print_result, score_table
 from trans_encoder.cli.takes_job import takes_job
 from trans_encoder.progress import show_progress
+from trans_encoder.ranks import from_first_rank, joined_ranks
 
 if TYPE_CHECKING:
     from trans_encoder.cli.jobs import Job
@@ -34,14 +35,14 @@ def train(job: "Job", json: bool) -> None:
     from trans_encoder.report import write_report
     from trans_encoder.report.measuring import evaluate_run
 
-    with show_progress():
+    with joined_ranks(), show_progress():
         config, pairs, miner = job.config, job.pairs, None
         if job.text is not None:
             ready = prepare(config, job.text, out=job.out, pairs=len(pairs), remine=job.remine)
             config, pairs, miner = ready.config, ready.pairs, ready.miner
         result = run(config, pairs, out=job.out, judge=DevJudge(job.dev) if job.dev else None, miner=miner)
         tests = _by_model(evaluate_run(result.folder, job.tests)) if job.tests else {}
-        page = write_report([result.folder])
+        page = from_first_rank(lambda: write_report([result.folder]))
     print_result(_as_dict(result, tests, page), as_json=json, shown=_shown(result, tests, page))
 
 

@@ -135,6 +135,10 @@ class PairSet:
                 columns["sentence1"], columns["sentence2"], columns.get("score", [None] * len(batch)), strict=True
             )
 
+    def between(self, start: int, stop: int) -> "PairSet":
+        """Return the pairs from one place up to another; no text is copied."""
+        return PairSet(self.table.slice(start, stop - start))
+
     def take(self, indices: npt.ArrayLike) -> "PairSet":
         """Return the pairs at these places, in this order."""
         return PairSet(self.table.take(pa.array(np.asarray(indices, dtype=np.int64))))

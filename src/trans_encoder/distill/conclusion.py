@@ -12,13 +12,14 @@ from trans_encoder.config import RunConfig
 from trans_encoder.distill.cards import Facts, write_card
 from trans_encoder.distill.cycle import START, Workshop
 from trans_encoder.distill.labels import read_provenance
-from trans_encoder.distill.manifest import Stage
 from trans_encoder.distill.result import RESULT, Chosen, MemberResult
 from trans_encoder.distill.selection import Candidate, Judge, choose, idle_cycles
+from trans_encoder.distill.stages import Stage
 from trans_encoder.distill.team import Member, ModelRef, Team
 from trans_encoder.distill.work import TRAINING, Keep
 from trans_encoder.encoders import Kind
 from trans_encoder.files import write_json
+from trans_encoder.ranks import is_first_rank
 
 
 def idle(team: Team, workshop: Workshop, *, cycle: int) -> int:
@@ -62,7 +63,7 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
         ),
     )
     inputs = {"best": {stage.name: workshop.folder.digest(stage.name) for stage in stages}, "notes": work.notes}
-    workshop.folder.complete([Stage(RESULT, inputs, work)])
+    workshop.folder.complete([Stage(RESULT, inputs, work, by="all")])
 
 
 def _kinds(config: RunConfig) -> tuple[Kind, ...]:
@@ -83,7 +84,7 @@ def _candidates(member: Member, kind: Kind, *, root: Path, cycles: int) -> list[
 def _keep(best: Candidate, start: Candidate, *, place: str, workshop: Workshop, facts: Facts) -> Stage:
     card = write_card(best, start, facts=facts)
     inputs = {"model": workshop.digest(best.model), "card": hashlib.sha256(card.encode()).hexdigest()}
-    return Stage(place, inputs, Keep(best.model, is_start=best.cycle == 0, card=card))
+    return Stage(place, inputs, Keep(best.model, is_start=best.cycle == 0, card=card), by="owner")
 
 
 @dataclass(frozen=True)
@@ -99,14 +100,16 @@ class Conclude:
 
     def __call__(self, path: Path) -> None:
         """Write result.json."""
-        helped = {kind: self._helped(kind) for kind in self.kept}
+        helped, ensemble = {kind: self._helped(kind) for kind in self.kept}, self._ensemble()
+        if not is_first_rank():
+            return
         write_json(
             path,
             {
                 "metric": self.judge.name if self.judge else None,
                 "cycles": self.cycles,
                 "members": {name: asdict(result) for name, result in self.results.items()},
-                "ensemble": self._ensemble(),
+                "ensemble": ensemble,
                 "helped": helped,
                 "summary": " ".join(self._summary(kind) for kind in self.kept),
                 "notes": list(self.notes),

@@ -11,13 +11,16 @@ import numpy as np
 
 from trans_encoder.config import RunConfig
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.manifest import PREPARED, RunFolder, Stage
+from trans_encoder.distill.manifest import PREPARED, RunFolder
 from trans_encoder.distill.remining import MineAgain, Miner
 from trans_encoder.distill.selection import Judge
+from trans_encoder.distill.shards import parts
+from trans_encoder.distill.stages import Stage
 from trans_encoder.distill.team import Member, ModelRef, Team
 from trans_encoder.distill.tracking import LOGS
 from trans_encoder.distill.work import TRAINING, Anchor, JudgeStarts, Label, SavePairs, Student, Train, WriteHistory
 from trans_encoder.encoders import Kind
+from trans_encoder.ranks import is_first_rank
 
 PAIRS, START, HISTORY = "pairs.arrow", "start.json", "history.jsonl"
 _FIRST_LABELS = "cycle-1/labels-bi.parquet"
@@ -52,8 +55,8 @@ class Workshop:
         """Put the pairs and the starts' scores into the run folder."""
         starts = tuple(member.start for member in team)
         inputs = {"models": [self.digest(start) for start in starts], "judge": self._judged_by()}
-        self.folder.complete([Stage(PAIRS, {"pairs": pairs.hash}, SavePairs(pairs))])
-        self.folder.complete([Stage(START, inputs, JudgeStarts(starts, self.judge))])
+        self.folder.complete([Stage(PAIRS, {"pairs": pairs.hash}, SavePairs(pairs), by="owner")])
+        self.folder.complete([Stage(START, inputs, JudgeStarts(starts, self.judge), by="all")])
         if self.judge is not None:
             unlearnt = {"kind": "bi", "step": 0, "epoch": 0.0, "loss": None}
             scores = {name: entry["score"] for name, entry in _read(self._path(START)).items()}
@@ -107,7 +110,9 @@ class Workshop:
             "teachers": {teacher.name: self.digest(teacher) for teacher in teachers},
             **(inputs or {}),
         }
-        return Stage(name, made_from, Label(self._path(pairs), teachers, cycle, anchor))
+        work = Label(self._path(pairs), teachers, cycle, anchor)
+        shards = parts(self._path(name), work.shards(), root=self.folder.path)
+        return Stage(name, made_from, work, by="all", parts=shards)
 
     def _pairs(self, cycle: int) -> str:
         return PAIRS if self.miner is None or cycle == 1 else f"cycle-{cycle}/{PAIRS}"
@@ -154,7 +159,7 @@ class Workshop:
             "seed": student.seed,
             "judge": self._judged_by(),
         }
-        return Stage(f"cycle-{cycle}/{member.name}/{kind}", inputs, work)
+        return Stage(f"cycle-{cycle}/{member.name}/{kind}", inputs, work, by="all")
 
     def _taught(self, member: Member, kind: Kind, stage: str) -> Member:
         if kind == "bi":
@@ -169,13 +174,16 @@ class Workshop:
             place = {name: training[name] for name in ("cycle", "member", "kind")}
             self._history += [place | moment for moment in training["history"]]
         path, work = self._path(HISTORY), WriteHistory(self._history)
+        if not is_first_rank():
+            return
         if not path.exists() or not path.read_text(encoding="utf-8").startswith(work.text):
             work(path)
 
     def finish(self) -> None:
         """Make sure that the history is whole."""
         work = WriteHistory(self._history)
-        self.folder.complete([Stage(HISTORY, {"history": hashlib.sha256(work.text.encode()).hexdigest()}, work)])
+        inputs = {"history": hashlib.sha256(work.text.encode()).hexdigest()}
+        self.folder.complete([Stage(HISTORY, inputs, work, by="owner")])
 
     def digest(self, model: ModelRef) -> Any:
         """Return what identifies a model's content: a finished stage's checksum, or the fingerprint of a start."""

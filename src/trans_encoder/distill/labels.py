@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +18,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.encoders.loading import Kind
+from trans_encoder.encoders.sharing import Scorer
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.files import atomic_file
 
 Scores = NDArray[np.float32]
+Teacher = Scorer
+"""Whatever scores pairs: an encoder, or a checkpoint that is loaded when it is asked."""
 
 RESERVED = ("sentence1", "sentence2", "score")
 """Columns of a label file that no teacher may be called."""
@@ -32,21 +34,6 @@ _ROWS_IN_GROUP = 1 << 16
 _ROUNDING = 1e-3  # a cosine of unit vectors in half precision may leave [-1, 1] by this much
 _CONSTANT = 1e-6  # scores that differ by no more than this are all alike
 _RANGES: dict[str, tuple[float, float]] = {"bi": (-1.0, 1.0), "cross": (0.0, 1.0)}
-
-
-class Teacher(Protocol):
-    """Whatever scores pairs: an encoder, or a checkpoint that is loaded when it is asked."""
-
-    @property
-    def name(self) -> str:
-        """Name of the teacher's column."""
-
-    @property
-    def kind(self) -> Kind:
-        """Whether its scores are cosines or probabilities."""
-
-    def score(self, pairs: PairSet) -> Scores:
-        """Return one score for each pair."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,13 +4,13 @@ A stage is a file or a folder of the run. It counts as finished when the manifes
 every file of it has the size and checksum that it had when it was made; otherwise its work is done (again).
 """
 
+import errno
 import json
 import logging
 import re
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from hashlib import sha256 as _sha256
 from pathlib import Path
@@ -21,44 +21,18 @@ from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
 from trans_encoder.config import differences
-from trans_encoder.errors import RunError
+from trans_encoder.distill.stages import Engine, Spent, Stage, one_by_one, scratch
+from trans_encoder.errors import ConfigurationError, RunError
 from trans_encoder.files import sha256, write_json
+from trans_encoder.progress import progress
+from trans_encoder.ranks import from_first_rank, is_first_rank
 
 logger = logging.getLogger(__name__)
 
 CONFIG, ENVIRONMENT, MANIFEST, LOCK = "config.json", "environment.json", "manifest.json", ".lock"
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 PREPARED = "from-text"
 """Where a run that begins with raw text keeps what it does before the cycles."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One step of a run: the place of its result, what the result is made from, and the work that makes it.
-
-    The work gets the path of its result, writes it atomically, and depends on nothing but itself, so that an engine may
-    run it in another process.
-    """
-
-    name: str
-    inputs: Mapping[str, Any]
-    work: Callable[[Path], None]
-
-
-Engine = Callable[[Path, Sequence[Stage]], Iterator[tuple[Stage, float]]]
-"""Does the work of independent stages in a folder and yields each as it is finished, with its seconds."""
-
-
-def one_by_one(folder: Path, stages: Sequence[Stage]) -> Iterator[tuple[Stage, float]]:
-    """Do one stage after the other in this process."""
-    for stage in stages:
-        begun = perf_counter()
-        stage.work(folder / stage.name)
-        yield stage, perf_counter() - begun
-
-
-def scratch(path: Path) -> Path:
-    """Return where a stage keeps what it needs to continue; removed once the stage is finished."""
-    return path.with_name(path.name + ".training")
 
 
 @dataclass
@@ -87,22 +61,12 @@ class RunFolder:
 
         `origin` holds the hashes of what the run is made from: pairs, dev set, models.
         """
-        if path.exists() and not path.is_dir():
-            raise RunError(f"{path} is a file; give a folder for the run (--out)")
-        strange = [child for child in path.iterdir() if child.name != PREPARED] if path.is_dir() else []
-        if strange and not (path / MANIFEST).exists() and not (path / LOCK).exists():
-            raise RunError(f"{path} is not empty and is no run folder; give a new folder for the run (--out)")
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            with FileLock(path / LOCK, timeout=0):
+            with _claimed(path) if is_first_rank() else nullcontext():
                 folder = cls(path, engine, advance)
-                folder._begin(config, origin)
+                folder._stages, folder._origin = from_first_rank(lambda: folder._begun(config, origin))
                 with _in_place(path):
                     yield folder
-        except Timeout:
-            raise RunError(
-                f"another process is working in {path}; wait until it ends, or give another folder (--out)"
-            ) from None
         except (OSError, SafetensorError, RuntimeError) as error:
             reason = _storage_reason(error)
             if reason is None:
@@ -112,7 +76,7 @@ class RunFolder:
                 f"Make room or mend the folder, then the same command continues"
             ) from error
 
-    def _begin(self, config: Mapping[str, Any], origin: Mapping[str, Any]) -> None:
+    def _begun(self, config: Mapping[str, Any], origin: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         self._stages = _read(self.path / MANIFEST, "stages")
         self._origin = _read(self.path / MANIFEST, "origin") or dict(origin)
         old = _read(self.path / CONFIG) or config
@@ -124,18 +88,37 @@ class RunFolder:
             )
         write_json(self.path / CONFIG, config)
         self._save()
+        return self._stages, self._origin
 
     def complete(self, stages: Sequence[Stage]) -> None:
         """Do the work of those of these independent stages that are not finished yet."""
-        missing = []
+        missing = from_first_rank(lambda: [stage.name for stage in stages if not self._is_finished(stage)])
         for stage in stages:
-            if self._is_finished(stage):
+            if stage.name not in missing:
                 self._clear(stage)
-            else:
-                missing.append(stage)
-        for stage, seconds in self.engine(self.path, missing):
-            self._record(stage, seconds)
+        todo = [stage for stage in stages if stage.name in missing]
+        before = self._prepare([part for stage in todo for part in stage.parts])
+        for stage, spent in self._done(todo):
+            if is_first_rank():
+                self._record(stage, before.and_then(spent))
             self._clear(stage)
+        self._stages = from_first_rank(lambda: self._stages)
+
+    def _prepare(self, parts: Sequence[Stage]) -> Spent:
+        """Make those parts of stages that are not there yet."""
+        begun, most = perf_counter(), Spent(0.0, None)
+        missing = from_first_rank(lambda: {part.name for part in parts if not (self.path / part.name).exists()})
+        todo = [part for part in parts if part.name in missing]
+        with progress("parts of the stage", total=len(todo)) as advance:
+            for _, spent in self._done(todo):
+                most = most.and_then(spent)
+                advance(1)
+        return most._replace(seconds=perf_counter() - begun)
+
+    def _done(self, stages: Sequence[Stage]) -> Iterator[tuple[Stage, Spent]]:
+        """Have the work done: what is the owner's in this process, the rest by the engine."""
+        yield from one_by_one(self.path, [stage for stage in stages if stage.by == "owner"])
+        yield from self.engine(self.path, [stage for stage in stages if stage.by != "owner"])
 
     def digest(self, name: str) -> str:
         """Return one checksum for all files of a finished stage."""
@@ -153,7 +136,7 @@ class RunFolder:
             )
         return not damaged and bool(entry.get("inputs") == json.loads(json.dumps(stage.inputs)))
 
-    def _record(self, stage: Stage, seconds: float) -> None:
+    def _record(self, stage: Stage, spent: Spent) -> None:
         _check_place(self.path)
         place = self.path / stage.name
         files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
@@ -163,17 +146,58 @@ class RunFolder:
                 file.relative_to(self.path).as_posix(): {"bytes": file.stat().st_size, "sha256": sha256(file)}
                 for file in files
             },
-            "seconds": round(seconds, 3),
-            "peak_memory_bytes": _peak_memory_bytes(),
+            "seconds": round(spent.seconds, 3),
+            "peak_memory_bytes": spent.peak_memory_bytes,
         }
         self._save()
 
     def _clear(self, stage: Stage) -> None:
-        shutil.rmtree(scratch(self.path / stage.name), ignore_errors=True)
+        if is_first_rank():
+            shutil.rmtree(scratch(self.path / stage.name), ignore_errors=True)
         self.advance(1)
 
     def _save(self) -> None:
         write_json(self.path / MANIFEST, {"version": 1, "origin": self._origin, "stages": self._stages})
+
+
+def run_folder(out: str | Path) -> Path:
+    """Return the absolute path of a run folder; refuse what is no place in a file system."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(out)):
+        raise ConfigurationError(
+            f"the run folder {out} is a URL; a run needs atomic renames and locks, which object stores do not have. "
+            f"Give a folder on a disk or on mounted storage that all machines share (NFS, Lustre, EFS), and copy the "
+            f"finished run to the store afterwards"
+        )
+    return Path(out).absolute()
+
+
+@contextmanager
+def _claimed(path: Path) -> Iterator[None]:
+    """Make the folder of a run, or take over an existing one, and keep other processes out of it."""
+    if path.exists() and not path.is_dir():
+        raise RunError(f"{path} is a file; give a folder for the run (--out)")
+    strange = [child for child in path.iterdir() if child.name != PREPARED] if path.is_dir() else []
+    if strange and not (path / MANIFEST).exists() and not (path / LOCK).exists():
+        raise RunError(f"{path} is not empty and is no run folder; give a new folder for the run (--out)")
+    path.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path / LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise RunError(
+            f"another process is working in {path}; wait until it ends, or give another folder (--out)"
+        ) from None
+    except (NotImplementedError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
+            raise
+        raise RunError(
+            f"the storage under {path} has no file locks, so two processes could damage the run; mount it with locks "
+            f"(flock), or give a folder elsewhere (--out)"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @contextmanager
@@ -230,12 +254,3 @@ def _read(path: Path, *keys: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise RunError(f"{path} is damaged: expected a JSON object; remove it to have its run checked and made again")
     return content
-
-
-def _peak_memory_bytes() -> int | None:
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -15,16 +15,18 @@ from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.cards import Facts
 from trans_encoder.distill.conclusion import conclude, idle
 from trans_encoder.distill.cycle import Workshop, run_cycle
-from trans_encoder.distill.manifest import ENVIRONMENT, Engine, RunFolder, one_by_one
+from trans_encoder.distill.manifest import ENVIRONMENT, RunFolder, run_folder
 from trans_encoder.distill.remining import Miner
 from trans_encoder.distill.result import Result
 from trans_encoder.distill.selection import DevJudge, Judge, LabelFreeJudge, hold_out
+from trans_encoder.distill.stages import Engine, one_by_one
 from trans_encoder.distill.team import Team, assemble, resolve_members
 from trans_encoder.distill.tracking import check_trackers
 from trans_encoder.encoders.loading import best_device
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.files import write_json
 from trans_encoder.progress import progress
+from trans_encoder.ranks import is_first_rank
 
 __all__ = ["Result", "distil", "run"]
 
@@ -40,6 +42,7 @@ def distil(
     preset: str = "small",
     dev: TestSet | PairSet | None = None,
     out: str | Path,
+    engine: Engine = one_by_one,
     **overrides: Any,
 ) -> Result:
     """Let bi- and cross-encoders teach each other on unlabelled pairs; one model is self-distillation.
@@ -50,7 +53,7 @@ def distil(
     team = [models] if isinstance(models, str | MemberConfig) else list(models)
     config = make_config(team, preset=preset, overrides=overrides)
     test = TestSet("dev", dev) if isinstance(dev, PairSet) else dev
-    return run(config, pairs, out=out, judge=None if test is None else DevJudge(test))
+    return run(config, pairs, out=out, judge=None if test is None else DevJudge(test), engine=engine)
 
 
 def run(
@@ -67,6 +70,7 @@ def run(
     With `selection = "last"` there is none at all, and the last checkpoint of each kind is kept. A miner finds new
     pairs for every cycle after the first.
     """
+    place = run_folder(out)
     if len(pairs) < 2:
         raise DataError(f"got {len(pairs)} pairs; a run needs at least 2, and some thousands to be of use")
     check_trackers(config.trackers)
@@ -94,7 +98,7 @@ def run(
     stages = partial(_stage_count, config, remined=miner is not None)
     with (
         progress("stages of the run", total=stages(config.cycles)) as advance,
-        RunFolder.open(Path(out).absolute(), config=settings, origin=origin, engine=engine, advance=advance) as folder,
+        RunFolder.open(place, config=settings, origin=origin, engine=engine, advance=advance) as folder,
     ):
         _note_environment(folder.path / ENVIRONMENT)
         workshop = Workshop(folder, config, judge, miner, held_out)
@@ -133,6 +137,8 @@ def _stage_count(config: RunConfig, cycles: int, *, remined: bool) -> int:
 
 def _note_environment(path: Path) -> None:
     """Write what the run runs on; say so if that changed since it began, because results may then differ."""
+    if not is_first_rank():
+        return
     libraries = {name: version(name) for name in _LIBRARIES}
     now = {"python": platform.python_version(), "platform": platform.platform(), "device": best_device(), **libraries}
     if path.exists():

@@ -12,6 +12,7 @@ from trans_encoder.distill.exam import Exam, make_exam
 from trans_encoder.distill.labels import Scores, Teacher, label
 from trans_encoder.distill.signals import SIGNALS, parts_for
 from trans_encoder.distill.team import ModelRef
+from trans_encoder.encoders.sharing import Together
 from trans_encoder.evaluation.evaluate import measure
 
 
@@ -72,11 +73,11 @@ class DevJudge:
 
     def __call__(self, encoder: Teacher) -> float:
         """Return the encoder's score on the dev set."""
-        return self.rate(encoder.score(self.pairs))
+        return self.rate(Together(encoder).score(self.pairs))
 
     def together(self, encoders: Sequence[Teacher]) -> float:
         """Return the score of the encoders' mean prediction."""
-        return self.rate(label(self.pairs, encoders).scores)
+        return self.rate(label(self.pairs, list(map(Together, encoders))).scores)
 
 
 class Weight(NamedTuple):
@@ -124,11 +125,11 @@ class LabelFreeJudge:
 
     def __call__(self, encoder: Teacher) -> float:
         """Return the encoder's label-free score."""
-        return self.rate(encoder.score(self.pairs))
+        return self.rate(Together(encoder).score(self.pairs))
 
     def together(self, encoders: Sequence[Teacher]) -> float:
         """Return the score of the encoders' mean prediction."""
-        return self.rate(label(self.pairs, encoders).scores)
+        return self.rate(label(self.pairs, list(map(Together, encoders))).scores)
 
 
 _MOST_HELD_OUT, _FEWEST_HELD_OUT, _LARGEST_SHARE = 256, 32, 4
@@ -156,7 +157,7 @@ ANCHORS = (0.0, 0.3, 0.5, 0.7)
 
 def best_anchor(teachers: Sequence[Teacher], starts: Sequence[Teacher], *, judge: Judge) -> float:
     """Return the weight of the start at which the mixed labels have the judge's best score, the smallest of equals."""
-    new, old = (label(judge.pairs, each).scores for each in (teachers, starts))
+    new, old = (label(judge.pairs, list(map(Together, each))).scores for each in (teachers, starts))
     return max(ANCHORS, key=lambda anchor: judge.rate((1 - anchor) * new + anchor * old))
 
 

@@ -14,14 +14,16 @@ from typing import Literal, cast
 from trans_encoder.config import TrainingPlan
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.labels import PseudoLabels, anchored, label
-from trans_encoder.distill.manifest import scratch
 from trans_encoder.distill.selection import Judge, best_anchor
+from trans_encoder.distill.shards import LabelShard, Sharded, cut
+from trans_encoder.distill.stages import scratch
 from trans_encoder.distill.team import Member, ModelRef
 from trans_encoder.distill.tracking import tracked
 from trans_encoder.encoders import BiEncoder, Encoder, Kind
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.files import atomic_file, atomic_folder, write_json
+from trans_encoder.ranks import is_first_rank
 
 TRAINING = "training.json"
 """Beside the weights of every trained model: how the training went."""
@@ -47,7 +49,9 @@ class JudgeStarts:
 
     def __call__(self, path: Path) -> None:
         """Write each start's score, or null without a judge."""
-        write_json(path, {start.name: {"source": start.source, "score": self._score(start)} for start in self.starts})
+        starts = {start.name: {"source": start.source, "score": self._score(start)} for start in self.starts}
+        if is_first_rank():
+            write_json(path, starts)
 
     def _score(self, start: ModelRef) -> float | None:
         try:
@@ -66,16 +70,29 @@ class Label:
     anchor: "Anchor | None" = None
 
     def __call__(self, path: Path) -> None:
-        """Write the labels."""
-        pairs = PairSet.open(self.pairs)
+        """Put the shards together, making those that are missing, and write the labels."""
+        labels = self._put_together(scratch(path)) if is_first_rank() else None
+        weight = self.anchor.weigh(self.teachers) if self.anchor else 0.0
+        if labels is None:
+            return
+        if self.anchor is not None:
+            labels = anchored(labels, PseudoLabels.open(self.anchor.labels, pairs=labels.pairs), weight=weight)
+        labels.save(path)
+
+    def shards(self) -> list[LabelShard]:
+        """Return the shards that can be labelled side by side."""
+        count = len(PairSet.open(self.pairs))
+        return [shard for each in self.teachers for shard in cut(self.pairs, each, count=count, cycle=self.cycle)]
+
+    def _put_together(self, folder: Path) -> PseudoLabels:
+        shards, pairs = self.shards(), PairSet.open(self.pairs)
+        teachers = [
+            Sharded(each, tuple(shard for shard in shards if shard.teacher == each), folder) for each in self.teachers
+        ]
         try:
-            labels = label(pairs, self.teachers, cycle=self.cycle)
+            return label(pairs, teachers, cycle=self.cycle)
         except DataError as error:
             raise RunError(f"cycle {self.cycle}, labels of the {self.teachers[0].kind}-encoders: {error}") from error
-        if self.anchor is not None:
-            start = PseudoLabels.open(self.anchor.labels, pairs=pairs)
-            labels = anchored(labels, start, weight=self.anchor.weigh(self.teachers))
-        labels.save(path)
 
 
 @dataclass(frozen=True)
@@ -160,6 +177,8 @@ class Train:
                 )
         except DataError as error:
             raise RunError(f"{description}: {error}") from error
+        if not is_first_rank():
+            return
         with atomic_folder(path) as temporary:
             training.encoder.save(temporary)
             record = {

@@ -5,14 +5,23 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Sampler
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import (
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+    set_seed,
+)
 
 from trans_encoder.config import OptimisationPlan
 from trans_encoder.encoders.batching import epoch_batches
@@ -22,6 +31,7 @@ from trans_encoder.encoders.tokens import Integers
 from trans_encoder.errors import RunError
 from trans_encoder.files import checksums, write_json
 from trans_encoder.progress import progress
+from trans_encoder.ranks import from_all_ranks, from_first_rank, mean_of_ranks, peers_alive
 
 if TYPE_CHECKING:
     from trans_encoder.encoders.training import Encoder, Objective, TrainingOptions
@@ -67,8 +77,22 @@ class Kept:
         return cls(**content, best_weights=weights)
 
 
-class EpochBatches(Sampler[list[Any]]):
-    """The batches of an epoch, this process's share of each; the same seed and epoch give the same batches."""
+class Share(NamedTuple):
+    """The part of a batch that one rank has."""
+
+    rows: list[int]
+    weight: float
+    """What its mean loss counts in the mean over the ranks, so that this is the mean loss of the whole batch."""
+
+    @classmethod
+    def of(cls, batch: Integers, *, rank: int, world: int) -> "Share":
+        """Deal out a batch; a rank that gets none of a small one has a row to compute that counts nothing."""
+        rows = batch[rank::world].tolist()
+        return cls(rows, len(rows) * world / len(batch)) if rows else cls(batch[:1].tolist(), 0.0)
+
+
+class EpochBatches(Sampler[list[Share]]):
+    """The batches of an epoch, this rank's share of each; the same seed and epoch give the same batches."""
 
     def __init__(self, lengths: Integers, *, plan: OptimisationPlan, seed: int, rank: int, world: int) -> None:
         self._lengths, self._plan, self._seed = lengths, plan, seed
@@ -82,7 +106,7 @@ class EpochBatches(Sampler[list[Any]]):
     def __len__(self) -> int:
         return -(-len(self._lengths) // self._plan.batch_size)
 
-    def __iter__(self) -> Iterator[list[Any]]:
+    def __iter__(self) -> Iterator[list[Share]]:
         plan = self._plan
         batches = epoch_batches(
             self._lengths,
@@ -91,7 +115,7 @@ class EpochBatches(Sampler[list[Any]]):
             epoch=self._epoch,
             by_length=plan.group_by_length,
         )
-        yield from (batch[self._rank :: self._world].tolist() for batch in batches)
+        yield from ([Share.of(batch, rank=self._rank, world=self._world)] for batch in batches)
 
 
 class _Loader(DataLoader[Any]):
@@ -99,8 +123,8 @@ class _Loader(DataLoader[Any]):
         self.batch_sampler.set_epoch(epoch)  # type: ignore[union-attr]
 
 
-class _Rows(torch.utils.data.Dataset[int]):
-    """Row numbers: the collator cuts whole batches from the token arrays."""
+class _Rows(torch.utils.data.Dataset[Share]):
+    """Rows by their numbers: the collator cuts whole batches from the token arrays."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -108,8 +132,8 @@ class _Rows(torch.utils.data.Dataset[int]):
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, row: int) -> int:
-        return row
+    def __getitem__(self, share: Share) -> Share:
+        return share
 
 
 class StageTrainer(Trainer):
@@ -133,14 +157,18 @@ class StageTrainer(Trainer):
 
     def run(self) -> None:
         """Train from the last whole checkpoint, or from the start, to the end; then put the best weights back."""
-        checkpoint = _last_whole_checkpoint(self._options.folder)
+        checkpoint = from_first_rank(lambda: _last_whole_checkpoint(self._options.folder))
         if checkpoint is not None:
             self.kept = Kept.load(checkpoint)
         steps = self._plan.epochs * len(self._batches())
         with progress(self._options.description, total=steps) as self.advance:
             if checkpoint is not None:
                 self.advance(int(checkpoint.name.split("-")[1]))
-            self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+            if self.args.world_size > 1:
+                # Each rank drops out other units.
+                set_seed(self._options.seed + self.args.process_index)
+            with peers_alive():
+                self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         if self.kept.best_weights:
             self._student.model.load_state_dict(self.kept.best_weights)
         self._student.model.eval()
@@ -165,8 +193,9 @@ class StageTrainer(Trainer):
             generator=torch.Generator().manual_seed(self._options.seed),
         )
 
-    def _collate(self, rows: list[int]) -> dict[str, Any]:
-        return self._objective.collate(np.asarray(rows))
+    def _collate(self, shares: list[Share]) -> dict[str, Any]:
+        (share,) = shares
+        return {"batch": self._objective.collate(np.asarray(share.rows)), "weight": share.weight}
 
     def training_step(self, *given: Any, **named: Any) -> Tensor:
         """Do a forward and a backward pass."""
@@ -176,13 +205,14 @@ class StageTrainer(Trainer):
         return loss
 
     def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *_: Any, **__: Any) -> Tensor:
-        """Return the mean loss of the whole batch, of which this process has a share."""
-        losses: Tensor = model(**inputs)
-        loss = losses.mean()
-        self.kept.loss_sum += float(loss.detach())
+        """Return the mean loss of this rank's share, so weighted that the mean over the ranks is that of the batch."""
+        losses: Tensor = model(**inputs["batch"])
+        loss: Tensor = losses.mean() * inputs["weight"]
+        whole = mean_of_ranks(float(loss.detach()))
+        self.kept.loss_sum += whole
         self.kept.loss_steps += 1
         if not np.isfinite(self.kept.loss_sum):
-            raise self._diverged(f"the loss is {float(loss.detach())} at step {self.state.global_step + 1}")
+            raise self._diverged(f"the loss is {whole} at step {self.state.global_step + 1}")
         return loss
 
     def _diverged(self, what: str) -> RunError:
@@ -220,6 +250,19 @@ class StageTrainer(Trainer):
         weights = state_dict if state_dict is not None else self._objective.module.state_dict()
         save_file({name: weight.contiguous() for name, weight in weights.items()}, folder / "model.safetensors")
 
+    def _save_rng_state(self, output_dir: str) -> None:
+        """Save every rank's random state; rank 0 writes them all, so that it knows when the checkpoint is whole."""
+        if self.args.world_size == 1:
+            super()._save_rng_state(output_dir)
+            return
+        with TemporaryDirectory(prefix="trans-encoder-") as temporary:
+            super()._save_rng_state(temporary)
+            mine = {path.name: path.read_bytes() for path in Path(temporary).iterdir()}
+        for states in from_all_ranks(mine):
+            for name, content in states.items():
+                if self.args.should_save:
+                    (Path(output_dir) / name).write_bytes(content)
+
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
         if self.args.should_save:
@@ -249,7 +292,10 @@ def _arguments(plan: OptimisationPlan, options: "TrainingOptions", *, device: to
         report_to=list(options.trackers),
         disable_tqdm=True,
         remove_unused_columns=False,
-        ddp_find_unused_parameters=False,
+        # A bi-encoder's own pooling layer is loaded with it, and not used.
+        ddp_find_unused_parameters=True,
+        average_tokens_across_devices=False,
+        log_level_replica="passive",
     )
     # One process drives one device: torchrun starts a process for each, DataParallel is never wanted.
     arguments._n_gpu = min(arguments.n_gpu, 1)

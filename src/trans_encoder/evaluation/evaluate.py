@@ -4,32 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import Task, TestSet
-from trans_encoder.encoders import Kind, load_encoder
+from trans_encoder.encoders import load_encoder
+from trans_encoder.encoders.sharing import Scorer, Together
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.evaluation.metrics import auc, spearman
-
-
-class Scorer(Protocol):
-    """Whatever scores pairs: an encoder, or something that loads one when it is asked."""
-
-    @property
-    def name(self) -> str:
-        """What to call it."""
-
-    @property
-    def kind(self) -> Kind:
-        """Whether its scores are cosines or probabilities."""
-
-    def score(self, pairs: PairSet) -> npt.NDArray[np.float32]:
-        """Return one score for each pair."""
-
 
 Model = Scorer | str | Path
 
@@ -88,7 +73,7 @@ def evaluate(models: Model | Sequence[Model], task: Task | TestSet | Mapping[str
 
 def ensemble_scores(encoders: Sequence[Scorer], pairs: PairSet) -> npt.NDArray[np.float32]:
     """Return the plain mean of the encoders' scores of each pair (section 2.4)."""
-    total = sum((encoder.score(pairs).astype(np.float64) for encoder in encoders), np.zeros(len(pairs)))
+    total = sum((Together(encoder).score(pairs).astype(np.float64) for encoder in encoders), np.zeros(len(pairs)))
     return (total / len(encoders)).astype(np.float32)
 
 

@@ -12,6 +12,8 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.result import Result
 from trans_encoder.distill.team import ModelRef, assemble
+from trans_encoder.encoders.sharing import Together
+from trans_encoder.ranks import from_first_rank
 from trans_encoder.report.outcomes import ModelKey, Outcome, save_evaluation
 
 
@@ -20,17 +22,19 @@ def evaluate_run(run: Path, tests: Mapping[str, TestSet]) -> list[Outcome]:
     pairs = reduce(PairSet.concat, [test.pairs for test in tests.values()])
     ends = np.cumsum([len(test.pairs) for test in tests.values()])
     models = dict(_models(run))
-    scored = {model: np.split(model.score(pairs), ends[:-1]) for model in dict.fromkeys(models.values())}
-    return [
-        save_evaluation(
-            run,
-            name,
-            metric=test.metric,
-            gold=test.gold,
-            scores={key: scored[model][place] for key, model in models.items()},
-        )
-        for place, (name, test) in enumerate(tests.items())
-    ]
+    scored = {model: np.split(Together(model).score(pairs), ends[:-1]) for model in dict.fromkeys(models.values())}
+    return from_first_rank(
+        lambda: [
+            save_evaluation(
+                run,
+                name,
+                metric=test.metric,
+                gold=test.gold,
+                scores={key: scored[model][place] for key, model in models.items()},
+            )
+            for place, (name, test) in enumerate(tests.items())
+        ]
+    )
 
 
 def _models(run: Path) -> Iterator[tuple[ModelKey, ModelRef]]:

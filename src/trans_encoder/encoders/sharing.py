@@ -1,0 +1,53 @@
+"""One model, held by every rank of a data-parallel run, that scores pairs with all of them."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.encoders.loading import Kind
+from trans_encoder.ranks import shared_out, world_size
+
+
+class Scorer(Protocol):
+    """Whatever scores pairs: an encoder, or something that loads one when it is asked."""
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+
+    @property
+    def kind(self) -> Kind:
+        """Whether its scores are cosines or probabilities."""
+
+    def score(self, pairs: PairSet) -> NDArray[np.float32]:
+        """Return one score for each pair."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """Scores as its model does; where there are several ranks each scores a share, so all of them must ask."""
+
+    model: Scorer
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.model.name
+
+    @property
+    def kind(self) -> Kind:
+        """The model's kind."""
+        return self.model.kind
+
+    def score(self, pairs: PairSet) -> NDArray[np.float32]:
+        """Return one score for each pair, in order, on every rank."""
+        if world_size() == 1:
+            return self.model.score(pairs)
+
+        def share(rows: slice) -> NDArray[Any]:
+            return self.model.score(pairs.between(rows.start, rows.stop))
+
+        return shared_out(share, count=len(pairs))
