@@ -187,10 +187,26 @@ class Inputs(_Frozen):
     """The run folder."""
 
 
+class EngineConfig(_Frozen):
+    """Where the stages of a run are done; the [engine] table of a TOML file. The result is the same."""
+
+    name: Literal["local", "ray"] = "local"
+    """local: on this machine; ray: as tasks of a Ray cluster."""
+    workers: int | None = Field(default=None, gt=0)
+    """Local processes side by side; one for each CUDA device if not given, and on a CPU one."""
+    ray_address: str | None = Field(default=None, min_length=1)
+    """The cluster: HOST:PORT, or auto on one of its machines; a Ray of this machine's own if not given."""
+    num_cpus: float = Field(default=1.0, ge=0)
+    """CPUs that each Ray task takes."""
+    num_gpus: float | None = Field(default=None, ge=0)
+    """GPUs that each Ray task takes; 1 if not given and the cluster has any."""
+
+
 class Job(_Frozen):
-    """A whole TOML file: the inputs and the run."""
+    """A whole TOML file: the inputs, the engine and the run."""
 
     inputs: Inputs = Inputs()
+    engine: EngineConfig = EngineConfig()
     run: RunConfig
 
 
@@ -239,9 +255,9 @@ def _resolve(*layers: Layer) -> Job:
     base: dict[str, Any] = {}
     _merge(base, PRESETS.get(preset, PRESETS["small"]) if isinstance(preset, str) else PRESETS["small"], clashes)
     _merge(base, settings, clashes)
-    inputs = base.pop("inputs", {})
+    inputs, engine = base.pop("inputs", {}), base.pop("engine", {})
     try:
-        job = Job.model_validate({"inputs": inputs, "run": base})
+        job = Job.model_validate({"inputs": inputs, "engine": engine, "run": base})
     except ValidationError as error:
         # A list whose items are wrong is also "too short"; once is enough.
         clashes += [_explain(each) for each in error.errors() if each["type"] != "too_short" or not each["input"]]
@@ -330,8 +346,8 @@ def _explain(problem: ErrorDetails) -> str:
 def _keys() -> set[str]:
     """Every dotted key that a configuration may have."""
     tables: dict[str, type[BaseModel]] = {"": RunConfig, "inputs.": Inputs, "cross.": TrainingPlan, "bi.": TrainingPlan}
-    tables["members."] = MemberConfig
-    return {"inputs"} | {prefix + name for prefix, model in tables.items() for name in model.model_fields}
+    tables |= {"members.": MemberConfig, "engine.": EngineConfig}
+    return {"inputs", "engine"} | {prefix + name for prefix, model in tables.items() for name in model.model_fields}
 
 
 def _flat(table: Layer, prefix: str = "") -> dict[str, Any]:

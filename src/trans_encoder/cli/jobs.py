@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from trans_encoder.cli.reading import Reading
 from trans_encoder.cli.texts import read_text
-from trans_encoder.config import Inputs, RunConfig, load_config, parse_overrides
+from trans_encoder.config import EngineConfig, Inputs, RunConfig, load_config, parse_overrides
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TASKS, Task, TestSet, load_task
 from trans_encoder.data.text import Text
@@ -23,6 +23,7 @@ class Job:
     """Everything that a run needs, read and checked."""
 
     config: RunConfig
+    engine: EngineConfig
     pairs: PairSet
     """The pairs to learn from; of raw text, stand-ins of the same length until its pairs are mined."""
     source: str
@@ -72,6 +73,7 @@ def prepare(
         pairs = pairs.sample(inputs.max_pairs, seed=config.seed)
     return Job(
         config=config,
+        engine=job.engine,
         pairs=pairs,
         source=source,
         text=text,

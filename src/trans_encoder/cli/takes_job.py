@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 ConfigFile = Annotated[Path | None, typer.Argument(metavar="CONFIG", help="A TOML file; flags go over it.")]
 PairsFile = Annotated[
-    str | None, typer.Option("--pairs", metavar="FILE", help="Pairs to learn from: JSONL, TSV, CSV, Parquet, .gz too.")
+    str | None,
+    typer.Option("--pairs", metavar="FILES", help="JSONL, TSV, CSV, Parquet, .gz too; a folder or a glob."),
 ]
 RawText = Annotated[
     str | None,
@@ -56,6 +57,18 @@ Assignments = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as cross.learning_rate=1e-4; repeatable."),
 ]
+EngineName = Annotated[
+    Literal["local", "ray"] | None,
+    typer.Option("--engine", help="Where the stages are done: on this machine, or as tasks of a Ray cluster."),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", metavar="N", help="Local processes side by side; by default one for each CUDA device."),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option("--ray-address", metavar="HOST:PORT", help="The Ray cluster; auto on one of its machines."),
+]
 Out = Annotated[str | None, typer.Option("--out", metavar="RUN", help="The run folder; an unfinished run continues.")]
 
 
@@ -82,6 +95,9 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
         columns: Columns = None,
         skip_bad: SkipBad = False,
         trust_remote_code: TrustRemoteCode = False,
+        engine: EngineName = None,
+        workers: Workers = None,
+        ray_address: RayAddress = None,
         out: Out = None,
         json: Json = False,
     ) -> None:
@@ -101,6 +117,9 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
             "inputs.inductive": inductive,
             "inputs.max_pairs": max_pairs,
             "inputs.out": out,
+            "engine.name": engine,
+            "engine.workers": workers,
+            "engine.ray_address": ray_address,
             "members": model,
             "preset": preset,
             "trust_remote_code": trust_remote_code,

@@ -31,16 +31,19 @@ def train(job: "Job", json: bool) -> None:
     """
     from trans_encoder.distill.run import run
     from trans_encoder.distill.selection import DevJudge
+    from trans_encoder.engines import make_engine
     from trans_encoder.from_text import prepare
     from trans_encoder.report import write_report
     from trans_encoder.report.measuring import evaluate_run
 
-    with joined_ranks(), show_progress():
+    with joined_ranks(), show_progress(), make_engine(job.engine, device=job.config.device) as engine:
         config, pairs, miner = job.config, job.pairs, None
         if job.text is not None:
             ready = prepare(config, job.text, out=job.out, pairs=len(pairs), remine=job.remine)
             config, pairs, miner = ready.config, ready.pairs, ready.miner
-        result = run(config, pairs, out=job.out, judge=DevJudge(job.dev) if job.dev else None, miner=miner)
+        result = run(
+            config, pairs, out=job.out, judge=DevJudge(job.dev) if job.dev else None, miner=miner, engine=engine
+        )
         tests = _by_model(evaluate_run(result.folder, job.tests)) if job.tests else {}
         page = from_first_rank(lambda: write_report([result.folder]))
     print_result(_as_dict(result, tests, page), as_json=json, shown=_shown(result, tests, page))

@@ -1,0 +1,45 @@
+"""Where the stages of a run are done: here, in processes side by side, or on a Ray cluster. The result is the same.
+
+An engine is a function of a run folder and independent stages; see `distill.stages`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from trans_encoder.config import EngineConfig
+from trans_encoder.distill.stages import Engine, one_by_one
+from trans_encoder.engines.on_ray import ray_tasks
+from trans_encoder.engines.processes import side_by_side
+from trans_encoder.errors import ConfigurationError
+from trans_encoder.ranks import world_size
+
+__all__ = ["make_engine"]
+
+
+@contextmanager
+def make_engine(config: EngineConfig, *, device: str = "auto") -> Iterator[Engine]:
+    """Yield the engine that a configuration asks for; whatever it started ends with the block."""
+    if world_size() > 1:
+        if config.name != "local" or (config.workers or 1) > 1:
+            raise ConfigurationError(
+                "several data-parallel processes (torchrun, accelerate launch) are an engine of their own; start the "
+                "command without them to use --engine ray or --workers"
+            )
+        yield one_by_one
+    elif config.name == "ray":
+        with ray_tasks(config) as engine:
+            yield engine
+    else:
+        workers = config.workers or _devices(device)
+        if workers == 1:
+            yield one_by_one
+        else:
+            with side_by_side(workers) as engine:
+                yield engine
+
+
+def _devices(device: str) -> int:
+    """Count the CUDA devices that a run may use; one for everything else."""
+    import torch
+
+    return max(torch.cuda.device_count(), 1) if device in ("auto", "cuda") else 1
