@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test fuzz faults lint format audit demo bench constraints clean
+.PHONY: help setup test fuzz faults scale lint format audit demo bench constraints clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -27,6 +27,9 @@ faults: $(READY) ## Kill, starve and damage real runs some 300 times: FAULTS_ARG
 
 fuzz: $(READY) ## Try 20,000 malformed inputs on every reader: FUZZ_ARGS="--seed 1"
 	cd tests && HF_HUB_OFFLINE=1 ../$(BIN)/python -m fuzz --cases 20000 $(FUZZ_ARGS)
+
+scale: $(READY) ## Do one run in two ranks, two workers and on a Ray cluster that loses a node, and compare
+	cd tests && OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 ../$(BIN)/python -m scale
 
 lint: $(READY) ## Check style and types
 	$(BIN)/ruff check .

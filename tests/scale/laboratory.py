@@ -1,10 +1,12 @@
 """The run that is done in many ways: a mutual team of two tiny members, without dropout as ranks draw their own."""
 
+import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,86 +15,82 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from conftest import byte_level_bpe, contents, graded, save_model, shape, wordpiece
+from trans_encoder.cli import app
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.encoders import BiEncoder
 
-CLI = [sys.executable, "-c", "from trans_encoder.cli import main; main()"]
-PLAN = {"batch_size": 8, "learning_rate": 1e-3, "epochs": 1, "dev_steps": 2, "checkpoint_steps": 2}
+PLAN = {"batch_size": 8, "learning_rate": 1e-4, "epochs": 1, "checkpoint_steps": 4, "dropout": 0.0}
 SETTINGS: Mapping[str, Any] = {
     "device": "cpu",
-    "seed": 7,
     "cycles": 1,
     **{f"cross.{name}": value for name, value in {**PLAN, "max_tokens": 48}.items()},
     **{f"bi.{name}": value for name, value in PLAN.items()},
 }
+"""Judged once, at the end of each training: of checkpoints that are all but equal, rounding would choose one."""
 
 
 @dataclass(frozen=True)
 class Laboratory:
-    """Models and data on disk, and the finished run of one process."""
+    """Models and data on disk, and the arguments of the run."""
 
     root: Path
     arguments: tuple[str, ...]
 
     @classmethod
-    def build(cls, root: Path, *, pairs: int = 27, epochs: int = 1) -> "Laboratory":
-        """Make the models and the data; the last batch of an epoch has fewer pairs than there are ranks."""
+    def build(cls, root: Path, *, pairs: int) -> "Laboratory":
+        """Make the models, and the pairs as Parquet shards in a folder."""
         labelled, dev = graded(pairs, seed=1), graded(15, seed=2)
-        texts = sorted({*labelled.sentence1.to_pylist(), *labelled.sentence2.to_pylist(), *dev.sentence1.to_pylist()})
-        arguments = ["--pairs", str(root / "pairs"), "--dev", str(root / "dev.jsonl"), "--json"]
         (root / "pairs").mkdir(parents=True)
-        half = pairs // 2
-        for number, part in enumerate((labelled.between(0, half), labelled.between(half, pairs))):
-            pq.write_table(part.without_scores().table, root / "pairs" / f"part-{number}.parquet")
+        for number, start in enumerate(range(0, pairs, 100)):
+            pq.write_table(labelled.between(start, start + 100).table, root / "pairs" / f"part-{number}.parquet")
         rows = [dict(zip(("sentence1", "sentence2", "score"), row, strict=True)) for row in dev.rows()]
         (root / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        texts = sorted({*labelled.sentence1.to_pylist(), *labelled.sentence2.to_pylist(), *dev.sentence1.to_pylist()})
+        arguments = ["--pairs", str(root / "pairs"), "--dev", str(root / "dev.jsonl"), "--json"]
         for family, width, tokenizer in (("bert", 16, wordpiece(texts)), ("roberta", 24, byte_level_bpe(texts))):
-            config = shape(family, width=width, tokenizer=tokenizer)
-            config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
-            save_model(root / "models" / family, config, tokenizer)
+            save_model(root / "models" / family, shape(family, width=width, tokenizer=tokenizer), tokenizer)
             arguments += ["--model", str(root / "models" / family)]
-        settings = {**SETTINGS, "cross.epochs": epochs, "bi.epochs": epochs}
-        arguments += [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+        arguments += [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
         return cls(root, tuple(arguments))
 
-    def command(self, out: str, *more: str, launcher: Sequence[str] = ()) -> list[str]:
-        """Return the command of a run."""
-        return [*launcher, *CLI, "train", *self.arguments, "--out", str(self.root / out), *more]
+    def run(self, out: str, *more: str) -> Path:
+        """Run the command in this process; return the run folder."""
+        with contextlib.redirect_stdout(io.StringIO()):
+            app(["train", *self.arguments, "--out", str(self.root / out), *more], standalone_mode=False)
+        return self.root / out
 
-    def run(self, out: str, *more: str, launcher: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-        """Run the command to its end, one thread a process."""
-        command = self.command(out, *more, launcher=launcher)
-        return subprocess.run(command, env=environment(), text=True, capture_output=True, check=False)
+    def start(self, out: str, *more: str, ranks: int | None = None) -> "subprocess.Popen[str]":
+        """Start the command in a process of its own, or in so many ranks under torchrun."""
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "--no-python"]
+        command = [sys.executable, "-c", "from trans_encoder.cli import main; main()"]
+        arguments = ["train", *self.arguments, "--out", str(self.root / out), *more]
+        return subprocess.Popen(
+            [*([sys.executable, *launcher] if ranks else []), *command, *arguments],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
 
 
-def torchrun(ranks: int) -> list[str]:
-    """Return what comes before the command to start it in so many processes."""
-    module = [sys.executable, "-m", "torch.distributed.run"]
-    return [*module, "--nproc-per-node", str(ranks), "--no-python", "--standalone"]
-
-
-def environment() -> dict[str, str]:
-    """Return the environment of the runs: offline, one thread, this package."""
-    return {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-
-
-def same_bytes(left: Path, right: Path) -> list[str]:
-    """Return the files that are not the same in two runs; the report tells times."""
+def different_files(left: Path, right: Path) -> list[str]:
+    """Return the files that are not the same, byte for byte, in two runs; the report tells times."""
     first, second = contents(left), contents(right)
-    names = sorted({*first, *second} - {"report.html"})
-    return [name for name in names if first.get(name) != second.get(name)]
+    return [name for name in sorted({*first, *second} - {"report.html"}) if first.get(name) != second.get(name)]
 
 
-def largest_difference(left: Path, right: Path, pattern: str) -> float:
-    """Return the largest difference of labels in the files of a pattern."""
-    files = sorted(path.relative_to(left) for path in left.glob(pattern))
-    assert files, f"no {pattern} in {left}"
-    return max(float(np.abs(_scores(left / file) - _scores(right / file)).max()) for file in files)
+def labels(run: Path, kind: str) -> np.ndarray:
+    """Return the labels that the encoders of a kind made."""
+    return pq.read_table(run / f"cycle-1/labels-{kind}.parquet", columns=["score"])["score"].to_numpy()
 
 
-def _scores(path: Path) -> np.ndarray:
-    return pq.read_table(path, columns=["score"])["score"].to_numpy()
+def final_scores(run: Path) -> np.ndarray:
+    """Return what the trained bi-encoders say of the pairs."""
+    pairs = PairSet.open(run / "pairs.arrow")
+    return np.concatenate([BiEncoder.load(folder).score(pairs) for folder in sorted(run.glob("cycle-1/*/bi"))])
 
 
-def judged(run: Path) -> list[float]:
-    """Return the scores of all judged checkpoints and their losses."""
-    moments = [json.loads(line) for line in (run / "history.jsonl").read_text(encoding="utf-8").splitlines()]
-    return [float(moment[name]) for moment in moments for name in ("score", "loss") if moment[name] is not None]
+def losses(run: Path) -> np.ndarray:
+    """Return the mean loss of every training."""
+    lines = (run / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    return np.array([moment["loss"] for moment in map(json.loads, lines) if moment["step"]])

@@ -1,6 +1,6 @@
 """Pairs of sentences: immutable, on Arrow, memory-mapped where they come from a file, known by a hash."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -9,12 +9,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trans_encoder.data.columns import pair_columns
 from trans_encoder.data.readers import arrow_rows, collect, read_pairs
 from trans_encoder.data.report import ReadReport, Tally
 from trans_encoder.data.screening import PAIR_SCHEMA, Rows
-from trans_encoder.data.storage import SLICE_ROWS, content_hash, open_table, save_table
+from trans_encoder.data.storage import SLICE_ROWS, content_hash, open_table, save_table, spool
 from trans_encoder.errors import DataError
 
 
@@ -147,7 +148,19 @@ class PairSet:
         """Return `n` different pairs chosen at random, in their original order."""
         if not 0 <= n <= len(self):
             raise DataError(f"cannot sample {n:,} of {len(self):,} pairs; ask for at most {len(self):,}")
-        return self.take(np.sort(np.random.default_rng(seed).choice(len(self), size=n, replace=False)))
+        chosen = np.zeros(len(self), dtype=bool)
+        chosen[np.random.default_rng(seed).choice(len(self), size=n, replace=False)] = True
+        starts = range(0, len(self), SLICE_ROWS)
+        return self._spooled(chosen[start : start + SLICE_ROWS] for start in starts)
+
+    def _spooled(self, kept: Iterable[npt.NDArray[np.bool_]]) -> "PairSet":
+        """Return the pairs that are kept, a slice at a time and through the disk, however many there are."""
+        starts = range(0, len(self), SLICE_ROWS)
+        parts = (
+            self.table.slice(start, SLICE_ROWS).filter(pa.array(mask)) for start, mask in zip(starts, kept, strict=True)
+        )
+        batches = (batch for part in parts for batch in part.to_batches())
+        return PairSet(spool(batches, schema=self.table.schema))
 
     def distinct(self) -> Distinct:
         """Return each distinct sentence once and the places of every pair's sentences among them."""
@@ -163,9 +176,20 @@ class PairSet:
         return self if len(first) == len(self) else self.take(np.sort(first))
 
     def without(self, other: "PairSet") -> "PairSet":
-        """Return the pairs that are not in `other`, in either order."""
-        keys = _keys(self.concat(other).distinct())
-        return self.take(np.flatnonzero(~np.isin(keys[: len(self)], keys[len(self) :])))
+        """Return the pairs that are not in `other`, in either order; only `other` is held in memory."""
+        refused = {frozenset(row[:2]) for row in other.rows()}
+        known = pa.chunked_array(other.sentence1.chunks + other.sentence2.chunks, pa.large_string()).unique()
+
+        def kept() -> Iterator[npt.NDArray[np.bool_]]:
+            for start in range(0, len(self), SLICE_ROWS):
+                left, right = (column.slice(start, SLICE_ROWS) for column in (self.sentence1, self.sentence2))
+                both = pc.and_(pc.is_in(left, value_set=known), pc.is_in(right, value_set=known))
+                mask = np.ones(len(left), dtype=bool)
+                for row in np.flatnonzero(both.to_numpy()):
+                    mask[row] = frozenset((left[row].as_py(), right[row].as_py())) not in refused
+                yield mask
+
+        return self._spooled(kept())
 
     def both_orders(self) -> "PairSet":
         """Return the pairs followed by the same pairs swapped, with the same scores; no text is copied."""

@@ -5,9 +5,10 @@ import mmap
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,6 +35,20 @@ def spool(batches: Iterable[pa.RecordBatch], *, schema: pa.Schema) -> pa.Table:
         except OSError as error:
             raise RunError(_storage_problem(error)) from error
         return _mapped(cast(IO[bytes], file))
+
+
+def spool_array(pieces: Iterable[npt.NDArray[Any]], *, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Write pieces to an anonymous temporary file as they come and return them as one memory-mapped array."""
+    with tempfile.TemporaryFile() as file:
+        for piece in pieces:
+            try:
+                file.write(np.ascontiguousarray(piece, dtype=dtype).data)
+            except OSError as error:
+                raise RunError(_storage_problem(error)) from error
+        file.flush()
+        if file.tell() == 0:
+            return np.empty(0, dtype=dtype)
+        return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=dtype)
 
 
 def _storage_problem(error: OSError) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -12,12 +13,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.storage import spool_array
 from trans_encoder.progress import progress
 
 Integers = NDArray[np.int64]
 
 _SENTENCES_AT_ONCE = 2048
 _REMEMBERED = 8
+_BLOCK_PAIRS = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +59,9 @@ class PairTokens:
 
 def tokenise(tokenizer: Any, sentences: pa.Array | pa.ChunkedArray, *, max_tokens: int) -> Tokens:
     """Tokenise sentences, each cut to `max_tokens`."""
-    pieces: list[NDArray[np.int32]] = []
     lengths = np.zeros(len(sentences) + 1, dtype=np.int64)
-    with progress("tokenising", total=len(sentences)) as advance:
+
+    def pieces() -> Iterator[NDArray[np.int32]]:
         for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
             texts = sentences.slice(start, _SENTENCES_AT_ONCE).to_pylist()
             encoded = tokenizer(
@@ -70,9 +73,11 @@ def tokenise(tokenizer: Any, sentences: pa.Array | pa.ChunkedArray, *, max_token
                 return_token_type_ids=False,
             )["input_ids"]
             lengths[start + 1 : start + 1 + len(texts)] = [len(ids) for ids in encoded]
-            pieces.append(np.concatenate([np.asarray(ids, dtype=np.int32) for ids in encoded]))
+            yield np.concatenate([np.asarray(ids, dtype=np.int32) for ids in encoded])
             advance(len(texts))
-    ids = np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.int32)
+
+    with progress("tokenising", total=len(sentences)) as advance:
+        ids = spool_array(pieces(), dtype=np.int32)
     return Tokens(ids, np.cumsum(lengths))
 
 
@@ -92,12 +97,28 @@ class PairTokeniser:
         cap = max(max_tokens, 128)
         key = (self._key, pairs.without_scores().hash, cap)
         if key not in self._remembered:
-            distinct = pairs.distinct()
-            self._remembered[key] = PairTokens(self.sentences(distinct.sentences, max_tokens=cap), distinct.index)
+            self._remembered[key] = self._tokenised(pairs, max_tokens=cap)
             if len(self._remembered) > _REMEMBERED:
                 self._remembered.popitem(last=False)
         self._remembered.move_to_end(key)
         return self._remembered[key]
+
+    def _tokenised(self, pairs: PairSet, *, max_tokens: int) -> PairTokens:
+        """Tokenise the pairs, each distinct sentence once in every block of them; one block is in memory at a time."""
+        lengths, index, known = [np.zeros(1, dtype=np.int64)], [np.empty((0, 2), dtype=np.int32)], 0
+
+        def ids() -> Iterator[NDArray[np.int32]]:
+            nonlocal known
+            for start in range(0, len(pairs), _BLOCK_PAIRS):
+                distinct = pairs.between(start, start + _BLOCK_PAIRS).distinct()
+                tokens = self.sentences(distinct.sentences, max_tokens=max_tokens)
+                lengths.append(tokens.lengths)
+                index.append(distinct.index + np.int32(known))
+                known += len(tokens)
+                yield tokens.ids
+
+        joined = spool_array(ids(), dtype=np.int32)
+        return PairTokens(Tokens(joined, np.cumsum(np.concatenate(lengths))), np.concatenate(index))
 
     def sentences(self, sentences: pa.Array | pa.ChunkedArray, *, max_tokens: int) -> Tokens:
         """Return the tokens of sentences, which are not remembered."""
