@@ -143,7 +143,7 @@ def test_a_damaged_configuration_of_a_model_is_named(copied):
         BiEncoder.load(copied)
 
 
-def test_everything_works_without_a_network(no_network, bert, roberta, pairs, dev, tmp_path):
+def test_everything_works_without_a_network(no_network, bert, roberta, corpus, pairs, dev, tmp_path):
     write_pairs(pairs, tmp_path / "pairs.jsonl")
     write_pairs(dev, tmp_path / "dev.csv")
     run = str(tmp_path / "run")
@@ -157,6 +157,13 @@ def test_everything_works_without_a_network(no_network, bert, roberta, pairs, de
         ["evaluate", f"{run}/best/bert-32/bi", f"{run}/best/roberta-48/cross", "--test", str(tmp_path / "dev.csv")],
         ["score", f"{run}/best/bert-32/cross", "--pairs", str(tmp_path / "pairs.jsonl"), "--out", f"{run}/s.jsonl"],
         ["report", run],
+        ["label", f"{run}/best/bert-32/bi", f"{run}/best/bert-32/cross", "--pairs", str(tmp_path / "pairs.jsonl"),
+         "--out", str(tmp_path / "labels.parquet")],
+        ["export", f"{run}/best/bert-32/bi", "--to", "safetensors", "--out", str(tmp_path / "exported")],
+        ["bootstrap", "--text", str(corpus), "--model", str(bert), "--set", "epochs=1", "--out", str(tmp_path / "start")],
+        ["mine", "--text", str(corpus), "--model", str(tmp_path / "start" / "bi"), "--out", str(tmp_path / "mined.jsonl")],
+        ["train", "--text", str(corpus), "--model", str(bert), "--remine", "--out", str(tmp_path / "text"), *chosen,
+         "--set", "cycles=2"],
     ):  # fmt: skip
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, result.output
