@@ -7,8 +7,9 @@ import pytest
 import sentence_transformers
 
 from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
-from trans_encoder.errors import MissingExtraError
+from trans_encoder.errors import ConfigurationError, MissingExtraError
 from trans_encoder.exporting import export
+from trans_encoder.files import atomic_folder
 
 
 @pytest.mark.parametrize(
@@ -45,3 +46,43 @@ def test_a_missing_extra_names_its_install_line(package, bert, tmp_path, monkeyp
     with pytest.raises(MissingExtraError, match=rf'{package} is not installed.*pip install "trans-encoder\[onnx\]"'):
         export(bert, tmp_path / "out", to="onnx")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_model_is_replaced_and_nothing_else_is(bert, roberta, tmp_path, monkeypatch):
+    run = tmp_path / "runs" / "mine"
+    (run / "best").mkdir(parents=True)
+    (run / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    for target in ("runs", "runs/mine", ".", "runs/mine/config.json"):
+        with pytest.raises(ConfigurationError, match="give a"):
+            export(bert, target)
+    assert (run / "config.json").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+    export(bert, "runs/mine/best")
+    export(roberta, "runs/mine/best")
+    assert load_encoder(run / "best").encode(["a boat"]).shape == (1, 48)
+    monkeypatch.chdir(run / "best")
+    export(bert, ".")
+    assert load_encoder(run / "best").encode(["a boat"]).shape == (1, 32)
+
+
+def test_the_old_folder_stays_until_the_new_one_is_in_place(tmp_path, monkeypatch):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "old").write_text("old")
+    replace = type(folder).replace
+
+    def fail(self, target):
+        if self.name == "model.partial":
+            assert not folder.exists()
+            raise OSError("the disk is gone")
+        return replace(self, target)
+
+    monkeypatch.setattr(type(folder), "replace", fail)
+    with pytest.raises(OSError, match="the disk is gone"), atomic_folder(folder) as temporary:
+        (temporary / "new").write_text("new")
+    assert [path.name for path in tmp_path.rglob("*")] == ["model", "old"]
+    monkeypatch.undo()
+    with atomic_folder(folder) as temporary:
+        (temporary / "new").write_text("new")
+    assert [path.name for path in tmp_path.rglob("*")] == ["model", "new"]

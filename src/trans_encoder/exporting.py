@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from trans_encoder.encoders import Encoder, load_encoder
-from trans_encoder.errors import MissingExtraError, RunError
+from trans_encoder.errors import ConfigurationError, MissingExtraError, RunError
 from trans_encoder.files import atomic_folder
 
 Format = Literal["safetensors", "onnx"]
@@ -26,6 +26,7 @@ _TOLERANCE = 1e-4
 def export(model: Encoder | str | Path, out: str | Path, *, to: Format = "safetensors") -> Path:
     """Write the model to folder `out`; `to="onnx"` adds `onnx/model.onnx`, checked against the model itself.
 
+    `out` may be new, empty, or hold a model, which is replaced; any other folder is refused.
     The graph is made by torch's own exporter: the ONNX backend of sentence-transformers rests on optimum-onnx, of which
     no release works with transformers 5. The file is where that backend looks for it.
     """
@@ -33,13 +34,25 @@ def export(model: Encoder | str | Path, out: str | Path, *, to: Format = "safete
         for package in ("onnx", "onnxscript", "onnxruntime"):
             if find_spec(package) is None:
                 raise MissingExtraError(package, extra="onnx")
-    encoder = load_encoder(model, device="cpu") if isinstance(model, str | Path) else model
     folder = Path(out)
-    with atomic_folder(folder) as temporary:
+    _check_target(folder)
+    encoder = load_encoder(model, device="cpu") if isinstance(model, str | Path) else model
+    with atomic_folder(folder.resolve()) as temporary:
         encoder.save(temporary)
         if to == "onnx":
             _write_onnx(encoder, temporary / "onnx" / "model.onnx")
     return folder
+
+
+def _check_target(folder: Path) -> None:
+    """Refuse to replace anything but a model."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ConfigurationError(f"{folder} is a file; give a folder for the model (--out)")
+    found = {child.name for child in folder.iterdir()}
+    if found and not ("modules.json" in found or {"config.json", "model.safetensors"} <= found):
+        raise ConfigurationError(f"{folder} is not empty and holds no model to replace; give another folder (--out)")
 
 
 def _write_onnx(encoder: Encoder, path: Path) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_PARTIAL = ".partial"
+_PARTIAL, _REPLACED = ".partial", ".replaced"
 
 
 def _sync(path: Path) -> None:
@@ -37,7 +37,10 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path`; it takes the place of `path` when the block ends without an error."""
+    """Yield a temporary folder beside `path`; it takes the place of `path` when the block ends without an error.
+
+    A folder that was there is removed only when the new one is in its place.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + _PARTIAL)
     shutil.rmtree(temporary, ignore_errors=True)
@@ -46,12 +49,25 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         yield temporary
         for file in (temporary, *sorted(temporary.rglob("*"))):
             _sync(file)
-        shutil.rmtree(path, ignore_errors=True)
-        temporary.replace(path)
-        _sync(path.parent)
+        _put_in_place(temporary, path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def _put_in_place(new: Path, path: Path) -> None:
+    old = path.with_name(path.name + _REPLACED)
+    if path.is_dir():
+        shutil.rmtree(old, ignore_errors=True)
+        path.replace(old)
+    try:
+        new.replace(path)
+        _sync(path.parent)
+    except OSError:
+        if old.is_dir() and not path.exists():
+            old.replace(path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def write_json(path: Path, content: Any) -> None:

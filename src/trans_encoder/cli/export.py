@@ -11,7 +11,7 @@ from trans_encoder.cli.output import print_result
 
 def export(
     model: Model,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write; it is replaced if there.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write; a model there is replaced.")],
     to: Annotated[Literal["safetensors", "onnx"], typer.Option("--to", help="The format.")] = "safetensors",
     kind: KindOption = None,
     trust_remote_code: TrustRemoteCode = False,
