@@ -1,5 +1,6 @@
 """A run that is killed, damaged or changed: the same command ends the same, or says why it cannot."""
 
+import errno
 import json
 import resource
 import shutil
@@ -10,9 +11,14 @@ from filelock import FileLock
 
 from conftest import TINY_RUN, contents
 from killing import in_a_process, killed, killed_until_it_ends
+from trans_encoder.bootstrapping import bootstrap
+from trans_encoder.data.text import Text
+from trans_encoder.distill.manifest import RunFolder
 from trans_encoder.distill.run import distil
+from trans_encoder.distill.stages import one_by_one
 from trans_encoder.encoders.trainer import StageTrainer
 from trans_encoder.errors import RunError
+from trans_encoder.from_text import distil_text
 
 
 @pytest.fixture
@@ -95,7 +101,7 @@ def test_a_damaged_file_has_its_stage_done_again(again, mutual, copy, caplog, fi
     ]
 
 
-@pytest.mark.parametrize("damaged", [b"", b'{"cycle": 7}\n', None])
+@pytest.mark.parametrize("damaged", [b"", b'{"cycle": 7}\n', b"\xff", None])
 def test_a_damaged_history_is_mended(again, mutual, copy, damaged):
     whole = (copy / "history.jsonl").read_bytes()
     (copy / "history.jsonl").write_bytes(whole + b"more" if damaged is None else damaged)
@@ -162,6 +168,28 @@ def test_what_is_no_run_folder_is_left_alone(again, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        {"manifest.json": '{"name": "an extension"}'},
+        {".lock": "", "thesis.tex": "years of work"},
+        {".lock": "", "config.json": '{"theme": "dark"}'},
+        {"config.json": '{"theme": "dark"}'},
+    ],
+)
+def test_a_folder_that_only_looks_like_a_run_is_left_alone(again, bert, corpus, tmp_path, foreign):
+    for name, content in foreign.items():
+        (tmp_path / name).write_text(content)
+    for begin in (
+        lambda: again(tmp_path),
+        lambda: distil_text(Text.read(corpus), str(bert), out=tmp_path, **TINY_RUN),
+        lambda: bootstrap(Text.read(corpus), str(bert), out=tmp_path),
+    ):
+        with pytest.raises(RunError, match="not empty and is no run folder"):
+            begin()
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == foreign
+
+
 def test_storage_that_gives_out_is_a_clear_error_and_finished_work_stays(again, mutual, tmp_path):
     folder, said = tmp_path / "run", tmp_path / "said"
 
@@ -185,3 +213,22 @@ def test_storage_that_gives_out_is_a_clear_error_and_finished_work_stays(again, 
 def test_a_place_that_cannot_be_written_is_a_clear_error(again):
     with pytest.raises(RunError, match="cannot write to /proc/run"):
         again("/proc/run")
+
+
+def test_only_errors_of_the_runs_own_storage_are_called_so(tmp_path):
+    def fail_with(error):
+        with RunFolder.open(tmp_path / "run", config={}, origin={}, engine=one_by_one, advance=lambda _: None):
+            raise error
+
+    for error in (
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EINVAL, "Invalid argument", str(tmp_path / "run" / "pairs.arrow")),
+    ):
+        with pytest.raises(RunError, match="cannot write to"):
+            fail_with(error)
+    for error in (
+        OSError(errno.ECONNREFUSED, "Connection refused"),
+        PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "models" / "config.json")),
+    ):
+        with pytest.raises(OSError, match=error.strerror):
+            fail_with(error)

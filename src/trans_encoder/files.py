@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_PARTIAL, _REPLACED = ".partial", ".replaced"
+PARTIAL = ".partial"
+"""Ends the name of what is not whole yet."""
+_REPLACED = ".replaced"
 
 
 def _sync(path: Path) -> None:
@@ -24,7 +26,7 @@ def _sync(path: Path) -> None:
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + _PARTIAL)
+    temporary = path.with_name(path.name + PARTIAL)
     try:
         yield temporary
         _sync(temporary)
@@ -42,7 +44,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     A folder that was there is removed only when the new one is in its place.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + _PARTIAL)
+    temporary = path.with_name(path.name + PARTIAL)
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     try:

@@ -24,7 +24,7 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
 from trans_encoder.distill.known import KNOWN
-from trans_encoder.distill.manifest import PREPARED, RunFolder, run_folder
+from trans_encoder.distill.manifest import PREPARED, RunFolder, check_owned, run_folder
 from trans_encoder.distill.remining import Miner
 from trans_encoder.distill.run import Result, run
 from trans_encoder.distill.selection import DevJudge
@@ -36,6 +36,7 @@ from trans_encoder.encoders.loading import is_sentence_encoder
 from trans_encoder.files import atomic_folder, write_json
 from trans_encoder.mining import Mix, mine
 from trans_encoder.progress import progress
+from trans_encoder.ranks import is_first_rank
 
 MINED_PAIRS = 10_000
 """Pairs that are mined unless another number is given."""
@@ -92,7 +93,10 @@ def prepare(
 ) -> Prepared:
     """Do what comes before the cycles: a first bi-encoder for each member, and mined pairs."""
     check_trackers(config.trackers)
-    place = run_folder(out) / PREPARED
+    folder = run_folder(out)
+    if is_first_rank():
+        check_owned(folder, config.model_dump())
+    place = folder / PREPARED
     members = tuple(_with_first_bi_encoder(member, config, text, place, objective) for member in config.members)
     config = config.model_copy(update={"members": members})
     start = assemble(resolve_members(config)[0])[0].start

@@ -176,7 +176,7 @@ class Workshop:
         path, work = self._path(HISTORY), WriteHistory(self._history)
         if not is_first_rank():
             return
-        if not path.exists() or not path.read_text(encoding="utf-8").startswith(work.text):
+        if not path.exists() or not path.read_bytes().startswith(work.text.encode()):
             work(path)
 
     def finish(self) -> None:

@@ -7,6 +7,7 @@ every file of it has the size and checksum that it had when it was made; otherwi
 import errno
 import json
 import logging
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from safetensors import SafetensorError
 from trans_encoder.config import differences
 from trans_encoder.distill.stages import Engine, Spent, Stage, one_by_one, scratch
 from trans_encoder.errors import ConfigurationError, RunError
-from trans_encoder.files import sha256, write_json
+from trans_encoder.files import PARTIAL, sha256, write_json
 from trans_encoder.progress import progress
 from trans_encoder.ranks import from_first_rank, is_first_rank
 
@@ -31,6 +32,10 @@ logger = logging.getLogger(__name__)
 
 CONFIG, ENVIRONMENT, MANIFEST, LOCK = "config.json", "environment.json", "manifest.json", ".lock"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_STORAGE = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
+    *(errno.EIO, errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ENOTCONN),
+)
 PREPARED = "from-text"
 """Where a run that begins with raw text keeps what it does before the cycles."""
 
@@ -62,13 +67,13 @@ class RunFolder:
         `origin` holds the hashes of what the run is made from: pairs, dev set, models.
         """
         try:
-            with _claimed(path) if is_first_rank() else nullcontext():
+            with _claimed(path, config) if is_first_rank() else nullcontext():
                 folder = cls(path, engine, advance)
                 folder._stages, folder._origin = from_first_rank(lambda: folder._begun(config, origin))
                 with _in_place(path):
                     yield folder
         except (OSError, SafetensorError, RuntimeError) as error:
-            reason = _storage_reason(error)
+            reason = _storage_reason(error, path)
             if reason is None:
                 raise
             raise RunError(
@@ -80,12 +85,7 @@ class RunFolder:
         self._stages = _read(self.path / MANIFEST, "stages")
         self._origin = _read(self.path / MANIFEST, "origin") or dict(origin)
         old = _read(self.path / CONFIG) or config
-        changed = differences(old, config) + differences(self._origin, origin)
-        if changed:
-            raise RunError(
-                "\n  ".join([f"{self.path} was begun with other settings or inputs:", *changed])
-                + "\nGive the same again to continue this run, or another folder (--out) to begin a new one"
-            )
+        _refuse_changes(self.path, differences(old, config) + differences(self._origin, origin))
         write_json(self.path / CONFIG, config)
         self._save()
         return self._stages, self._origin
@@ -171,14 +171,33 @@ def run_folder(out: str | Path) -> Path:
     return Path(out).absolute()
 
 
-@contextmanager
-def _claimed(path: Path) -> Iterator[None]:
-    """Make the folder of a run, or take over an existing one, and keep other processes out of it."""
+def check_owned(path: Path, config: Mapping[str, Any]) -> None:
+    """Refuse a place for a run with such settings that is neither new nor empty nor such a run's; write nothing."""
     if path.exists() and not path.is_dir():
         raise RunError(f"{path} is a file; give a folder for the run (--out)")
-    strange = [child for child in path.iterdir() if child.name != PREPARED] if path.is_dir() else []
-    if strange and not (path / MANIFEST).exists() and not (path / LOCK).exists():
+    found = {child.name for child in path.iterdir()} if path.is_dir() else set()
+    if MANIFEST in found:
+        owned = {"version", "origin", "stages"} <= set(_read(path / MANIFEST))
+    elif LOCK in found and CONFIG in found:  # the manifest was lost
+        owned = set(_read(path / CONFIG)) == set(config)
+    else:
+        owned = found <= {PREPARED, LOCK, *(name + PARTIAL for name in (CONFIG, MANIFEST))}
+    if not owned:
         raise RunError(f"{path} is not empty and is no run folder; give a new folder for the run (--out)")
+
+
+def _refuse_changes(path: Path, changed: Sequence[str]) -> None:
+    if changed:
+        raise RunError(
+            "\n  ".join([f"{path} was begun with other settings or inputs:", *changed])
+            + "\nGive the same again to continue this run, or another folder (--out) to begin a new one"
+        )
+
+
+@contextmanager
+def _claimed(path: Path, config: Mapping[str, Any]) -> Iterator[None]:
+    """Make the folder of a run, or take over an existing one, and keep other processes out of it."""
+    check_owned(path, config)
     path.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path / LOCK, timeout=0)
     try:
@@ -218,10 +237,16 @@ def _check_place(path: Path, error: Exception | None = None) -> None:
         ) from error
 
 
-def _storage_reason(error: Exception) -> str | None:
-    """Return what is wrong with the storage, if that is what the error is about."""
+def _storage_reason(error: Exception, path: Path) -> str | None:
+    """Return what is wrong with the storage of a run folder, if that is what the error is about."""
     if isinstance(error, OSError):
-        return error.strerror if error.errno is not None else None
+        if isinstance(error.filename, str | bytes):
+            place = Path(os.path.realpath(os.fsdecode(error.filename)))
+            run = Path(os.path.realpath(path))
+            concerned = place.is_relative_to(run) or run.is_relative_to(place)
+        else:
+            concerned = error.errno in _STORAGE
+        return error.strerror if concerned else None
     # safetensors and torch.save wrap the system's error in their own.
     return str(error) if re.search(r"os error \d|PytorchStreamWriter|inline_container", str(error)) else None
 
