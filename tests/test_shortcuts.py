@@ -36,6 +36,31 @@ def test_the_last_layer_computes_only_what_is_read(family, tiny_model, dev):
             torch.testing.assert_close(gradient, plain[name], atol=1e-6, rtol=1e-4, msg=name)
 
 
+def test_a_cross_encoder_with_a_pooling_of_its_own_reads_every_token(bert, dev):
+    from sentence_transformers.base.modules import Dense, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    def modular():
+        torch.manual_seed(0)
+        head = Dense(
+            32, 1, activation_function=None, module_input_name="sentence_embedding", module_output_name="scores"
+        )
+        modules = [Transformer(str(bert)), Pooling(32, pooling_mode="mean"), head]
+        return sentence_transformers.CrossEncoder(modules=modules, device="cpu", num_labels=1)
+
+    encoder = CrossEncoder(modular(), name="modular")
+    texts = list(zip(dev.sentence1.to_pylist(), dev.sentence2.to_pylist(), strict=True))
+    torch.testing.assert_close(
+        torch.from_numpy(encoder.score(dev)), torch.from_numpy(modular().predict(texts)), atol=1e-5, rtol=1e-5
+    )
+
+
+def test_a_layer_with_a_norm_before_its_attention_is_not_like_berts(bert):
+    model = sentence_transformers.CrossEncoder(str(bert), num_labels=1, device="cpu")
+    model[0].model.bert.encoder.layer[-1].attention.LayerNorm = torch.nn.LayerNorm(32)
+    assert not read_first_token_only(model)
+
+
 def test_the_gradient_of_the_vocabulary_is_that_of_the_whole_table(bert, dev):
     ours, plain = (BiEncoder.load(bert, max_tokens=32) for _ in range(2))
     vocabulary = VocabularyGradient(ours.model)

@@ -7,15 +7,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-_ATTENTION = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output")
+_PARTS = {
+    "": {"attention", "intermediate", "output"},
+    "attention": {"self", "output"},
+    "attention.self": {"query", "key", "value", "dropout"},
+}
+"""What a layer built like BERT's is made of, and nothing else: a norm before its attention would be passed over."""
 
 
-def read_first_token_only(model: nn.Module) -> bool:
-    """Let the last layer compute its first token alone, which is all that a head or `[CLS]` pooling reads of it.
+def read_first_token_only(model: nn.Sequential) -> bool:
+    """Let a cross-encoder's last layer compute its first token alone, which is all that its head reads of it.
 
     Every other token of that layer takes part through its key and value. Weights and results stay as they are. Only for
-    layers built like BERT's (BERT, RoBERTa, ELECTRA and their kin); returns whether the model has such a layer.
+    layers built like BERT's (BERT, RoBERTa, ELECTRA and their kin) under a head of sequence classification: a
+    cross-encoder with a pooling of its own reads every token. Returns whether the shortcut is taken.
     """
+    if not type(getattr(model[0], "model", None)).__name__.endswith("ForSequenceClassification"):
+        return False
     stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
     layers = [stack[-1] for stack in stacks if len(stack) and _is_bert_like(stack[-1])]
     if len(layers) != 1:
@@ -25,10 +33,11 @@ def read_first_token_only(model: nn.Module) -> bool:
 
 
 def _is_bert_like(layer: nn.Module) -> bool:
-    names = {name for name, _ in layer.named_modules()}
+    modules = dict(layer.named_modules())
+    parts = {place: {name for name, _ in modules[place].named_children()} for place in _PARTS if place in modules}
     implementation = getattr(getattr(getattr(layer, "attention", None), "self", None), "config", None)
     return (
-        names.issuperset((*_ATTENTION, "intermediate", "output"))
+        parts == _PARTS
         and not getattr(layer, "is_decoder", False)
         and getattr(implementation, "_attn_implementation", None) == "sdpa"
     )
