@@ -21,7 +21,7 @@ class Reading:
     def pairs(self, path: str | Path) -> PairSet:
         """Read pairs; their scores, if any, are not looked at."""
         names = self._names()
-        pairs = PairSet.read(path, columns=names[:2] if names else None, skip_bad=self.skip_bad)
+        pairs = PairSet.read(path, columns=names and names[:2], scores=False, skip_bad=self.skip_bad)
         _say_what_was_skipped(pairs)
         return pairs.without_scores()
 
