@@ -6,10 +6,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from trans_encoder.cli.options import Columns, Json, SkipBad, TrustRemoteCode
+from trans_encoder.cli.options import Columns, Json, SkipBad, TrustRemoteCode, read_settings
 from trans_encoder.cli.output import print_result
 from trans_encoder.cli.texts import ColumnOption, Language, LineOption, TextPath, read_text
 from trans_encoder.progress import show_progress
+
+_NAMES = ("text", "model", "out", "objective", "preset", "dev", "pooling", "seed", "trust_remote_code")
+_OPTIONS = {name: f"--{name.replace('_', '-')}" for name in _NAMES}
 
 
 def bootstrap(
@@ -50,10 +53,9 @@ def bootstrap(
     """
     from trans_encoder.bootstrapping import bootstrap as run
     from trans_encoder.cli.reading import Reading
-    from trans_encoder.config import parse_overrides
 
+    overrides = read_settings(assignments, options=_OPTIONS)
     with show_progress():
-        overrides = parse_overrides(assignments or [])
         test = Reading(columns, skip_bad).test_set(dev) if dev else None
         encoder = run(
             read_text(text, line=line, column=column, language=language, skip_bad=skip_bad),

@@ -6,12 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.table import Table as Sheet
 
-from trans_encoder.cli.options import DataDir, Json
+from trans_encoder.cli.options import DataDir, Json, read_settings
 from trans_encoder.cli.output import print_result
 from trans_encoder.progress import show_progress
 
 if TYPE_CHECKING:
     from trans_encoder.studies.table import Table
+
+_OPTIONS = {
+    "name": "the experiment's NAME",
+    "members": "--models",
+    "seed": "--seeds (how many, from 42 on)",
+    **{name: f"--{name.replace('_', '-')}" for name in ("models", "out", "data_dir", "scale", "preset", "seeds")},
+}
 
 
 def experiment(
@@ -45,7 +52,6 @@ def experiment(
 
     Example: `trans-encoder experiment sts --models bi-a --models bi-b --data-dir data --scale 0.2 --preset small`
     """
-    from trans_encoder.config import parse_overrides
     from trans_encoder.studies.experiment import experiment as run
 
     if list_all:
@@ -53,8 +59,8 @@ def experiment(
         return
     if name is None:
         raise typer.BadParameter("give the NAME of an experiment; --list explains them")
+    settings = read_settings(assignments, options=_OPTIONS)
     with show_progress():
-        settings = parse_overrides(assignments or [])
         table = run(name, models or [], out=out, data_dir=data_dir, scale=scale, preset=preset, seeds=seeds, **settings)
     print_result({**table.to_dict(), "out": str(out / name)}, as_json=json, shown=_sheet(table))
 

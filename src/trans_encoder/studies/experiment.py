@@ -40,6 +40,8 @@ def experiment(
     mutual distillation. Overrides are fields of RunConfig. Runs are kept in `out`/runs, where other studies find them;
     the same call does what is missing and nothing else.
     """
+    if "seed" in overrides:
+        raise ConfigurationError(f"a study has seeds of its own, from {_FIRST_SEED} on; give how many (seeds), not one")
     study, sized = find_study(name), Scale.parse(scale)
     large = preset == "paper-large"
     team = _team(models or hub_names(study.models, large=large))
