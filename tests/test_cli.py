@@ -1,6 +1,7 @@
 """The commands, run for real on tiny models: results, JSON, errors with their exit codes."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,13 @@ def fail(*arguments, code):
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
     return result.stderr
+
+
+def twin(file):
+    """Copy a file into another folder, under its own name."""
+    folder = file.parent / "other"
+    folder.mkdir()
+    return shutil.copy(file, folder)
 
 
 @pytest.fixture(scope="session")
@@ -134,9 +142,14 @@ class TestTrain:
         assert (out / "report.html").read_text().count("mrpc")
 
     def test_what_people_see(self, tmp_path, files, bert):
-        arguments = ["--task", "sts-b", "--data-dir", files, "--model", bert, *SETTINGS]
-        shown = run("train", *arguments, "--test", "sts-b", "--dev", "none", "--out", tmp_path / "run").stdout
-        assert "best/bi" in shown.replace("\n", "")
+        arguments = ["--task", "sts-b", "--data-dir", files, "--model", bert, "--seed", "0", *SETTINGS]
+        out = tmp_path / f"{'long' * 20} [red]"
+        tests = ["--test", "sts-b", "--test", files / "dev.jsonl"]
+        shown = run("train", *arguments, *tests, "--dev", "none", "--out", out).stdout
+        assert f"Models: {out / 'best' / 'bi'}\n" in shown
+        assert run("report", out).stdout == f"{out / 'report.html'}\n"
+        assert json.loads((out / "config.json").read_text())["seed"] == 0
+        assert {path.stem for path in (out / "evaluation").glob("*.parquet")} == {"stsb", "dev"}
         for column in ("start", "bi", "cross", "average"):
             assert column in shown
         assert "label-free" in shown, "without a dev set it says how it judged"
@@ -177,12 +190,27 @@ class TestCheck:
             (["--model", "m", "--out", "run", "--task", "sts", "--data-dir", "nowhere"], "nowhere"),
             (["--model", "m", "--preset", "huge"], "preset"),
             (["--model", "m", "--set", "cycles"], "key=value"),
+            (["--model", "m", "--seed", "-1"], "seed: given -1"),
+            (["--model", "m", "--workers", "0"], "engine.workers: given 0"),
             (["missing.toml"], "cannot read the configuration missing.toml"),
         ],
     )
     def test_wrong_arguments(self, arguments, expected, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         assert expected in fail("check", "--json", *arguments, code=2)
+
+    def test_files_of_inputs_may_hold_everything(self, tmp_path, files, bert):
+        odd = tmp_path / "odd.csv"
+        rows = "".join(f"a boat {number},a lamp {number},{number}\n" for number in range(30))
+        odd.write_text(f"left,right,gold\n{rows}only one field\n")
+        file = tmp_path / "run.toml"
+        file.write_text(
+            f'members = ["{bert}"]\ncycles = 1\n[inputs]\npairs = "{odd}"\ntest = ["{odd}", "mrpc"]\n'
+            f'columns = "left,right,gold"\nskip_bad = true\ndata_dir = "{files}"\nout = "{tmp_path / "run"}"\n'
+        )
+        plan = run_json("check", file)
+        assert (plan["pairs"]["count"], plan["tests"]) == (30, {"odd": 30, "mrpc": 28})
+        assert "another test set called odd" in fail("check", file, "--test", odd, "--test", twin(odd), code=2)
 
     def test_a_dev_set_that_is_nothing(self, files, bert):
         arguments = ["--pairs", files / "pairs.csv", "--model", bert, "--out", "run"]
@@ -248,6 +276,13 @@ class TestScore:
         assert result["count"] == 2
         assert "a,b or a,b,score" in fail("score", models / "bi", "--pairs", file, "--columns", "left", code=2)
 
+    def test_labels_are_not_looked_at(self, models, bert, tmp_path):
+        file = tmp_path / "labelled.csv"
+        file.write_text("sentence1,sentence2,label\n" + "a boat,a lamp,entailment\na clock,a kettle,\n" * 8)
+        assert run_json("score", models / "bi", "--pairs", file)["count"] == 16
+        settings = [*SETTINGS, "--set", "selection=last"]
+        assert run_json("check", "--pairs", file, "--model", bert, "--out", tmp_path / "run", *settings)
+
     def test_bad_lines_stop_it_or_are_counted(self, models, tmp_path):
         file = tmp_path / "bad.jsonl"
         file.write_text('{"sentence1": "a", "sentence2": "b"}\nnot json\n{"sentence1": "c", "sentence2": "d"}\n')
@@ -266,6 +301,11 @@ def test_label_keeps_every_teachers_scores(files, models, tmp_path):
     assert result["count"] == len(labels) == 96
     assert len(labels.by_teacher) == 2
     np.testing.assert_allclose(labels.scores, np.mean(list(labels.by_teacher.values()), axis=0), atol=1e-6)
+
+
+def test_labels_are_parquet_and_nothing_else(tmp_path):
+    message = fail("label", "./missing", "--pairs", "missing.jsonl", "--out", tmp_path / "labels.jsonl", code=2)
+    assert "ends in .parquet" in message
 
 
 class TestExport:
@@ -288,6 +328,15 @@ class TestErrors:
         assert run("train", "--unknown", code=2)
         assert run("nonsense", code=2)
         assert run("score", "model", code=2)
+
+    @pytest.mark.parametrize("name", ["seed", "objective", "preset", "pooling", "dev", "model", "trust_remote_code"])
+    def test_a_setting_that_has_an_option_of_its_own(self, name):
+        given = ["--text", "t.txt", "--model", "m", "--out", "o"]
+        assert f"give --{name.replace('_', '-')} instead" in fail("bootstrap", *given, "--set", f"{name}=1", code=2)
+
+    @pytest.mark.parametrize("name", ["seed", "preset", "scale", "out", "members"])
+    def test_a_setting_of_an_experiment_that_has_an_option_of_its_own(self, name):
+        assert f"--set {name}=...: give --" in fail("experiment", "sts", "--set", f"{name}=1", code=2)
 
     def test_debug_shows_the_traceback(self):
         result = run("--debug", "evaluate", "./missing", "--test", "missing.jsonl", code=2)

@@ -8,10 +8,11 @@ from typer.testing import CliRunner
 from conftest import TINY_RUN
 from trans_encoder import distil_text
 from trans_encoder.cli import app
+from trans_encoder.cli.jobs import stand_ins
 from trans_encoder.config import make_config
 from trans_encoder.data.text import Text
 from trans_encoder.errors import RunError
-from trans_encoder.from_text import prepare
+from trans_encoder.from_text import MINED_PAIRS, prepare
 
 
 def test_a_bare_model_is_tuned_first_and_stays_the_plm(bert, corpus, tmp_path):
@@ -69,8 +70,39 @@ def test_the_command_takes_documents_and_named_columns(bert, tmp_path):
         done = CliRunner().invoke(app, ["check", *arguments, "--max-pairs", "60", "--set", "device=cpu", "--json"])
         assert done.exit_code == 0, done.output
         checked = json.loads(done.stdout)
-        assert checked["pairs"]["count"] == 39  # of forty sentences
+        assert checked["pairs"]["count"] == 60  # of forty sentences
         assert any("before the cycles is not counted" in note for note in checked["notes"])
+
+
+def test_as_many_pairs_are_mined_as_were_asked_for(bert, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("trans_encoder.from_text.prepare", lambda *_, pairs, **__: asked.append(pairs) or stop())
+
+    def stop():
+        raise RunError("far enough")
+
+    text = tmp_path / "text.txt"
+    text.write_text("the old farmer sells a boat\nthe tall baker buys it\nthe pilot paints a lamp\n")
+    given = ["train", "--text", str(text), "--model", str(bert), "--out", str(tmp_path / "run")]
+    for more in ([], ["--max-pairs", "20000"]):
+        assert "far enough" in CliRunner().invoke(app, [*given, *more]).stderr
+    assert asked == [MINED_PAIRS, 20_000]
+
+
+def test_one_sentence_is_no_text(bert, tmp_path):
+    (tmp_path / "text.txt").write_text("the old farmer sells a boat\n")
+    for command in ("check", "train"):
+        given = [command, "--text", str(tmp_path / "text.txt"), "--model", str(bert), "--out", str(tmp_path / "run")]
+        done = CliRunner().invoke(app, given)
+        assert done.exit_code == 2
+        assert "has 1 sentence; pairs are mined from at least 2" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_stand_ins_are_all_different():
+    text = Text.from_sentences([f"sentence {number}" for number in range(6)])
+    for asked, count in ((4, 4), (15, 15), (99, 15)):
+        assert len(stand_ins(text, count=asked).deduplicated()) == count
 
 
 def flat(settings: dict, prefix: str = "") -> dict:

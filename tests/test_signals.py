@@ -10,7 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 
+from trans_encoder.cli.shell import _stop
 from trans_encoder.cli.writing import write_pairs
 
 COMMAND = Path(sys.executable).with_name("trans-encoder")
@@ -23,6 +25,13 @@ def wait_for(path, process):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end, f"{path} never came"
         time.sleep(0.01)
+
+
+def test_a_command_that_cannot_continue_does_not_say_so(capsys):
+    for command in ("score", "evaluate", "check", None):
+        with pytest.raises(typer.Exit):
+            _stop(command, code=130)
+        assert capsys.readouterr().err == "Stopped.\n"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

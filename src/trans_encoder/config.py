@@ -177,14 +177,25 @@ class Inputs(_Frozen):
     """A task whose pool of pairs is used."""
     dev: str | None = None
     """A labelled file, or the task whose dev set chooses the checkpoints."""
+    test: tuple[str, ...] = ()
+    """Labelled files or tasks that the start and the result are compared on; one or a list."""
+    columns: str | None = None
+    """The columns of files of pairs, A,B or A,B,SCORE, if they are not found."""
+    skip_bad: bool = False
+    """Leave out lines that cannot be read, and say how many."""
     data_dir: str | None = None
     """A folder of local task data."""
     inductive: bool = False
     """Keep the task's test pairs out of the training pool."""
     max_pairs: int | None = Field(default=None, gt=1)
-    """Learn from a random sample of so many pairs, drawn with the run's seed."""
+    """Learn from so many pairs: a random sample, drawn with the run's seed, or mined."""
     out: str | None = None
     """The run folder."""
+
+    @field_validator("test", mode="before")
+    @classmethod
+    def _several(cls, test: Any) -> Any:
+        return [test] if isinstance(test, str) else test
 
 
 class EngineConfig(_Frozen):

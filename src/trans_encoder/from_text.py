@@ -77,7 +77,7 @@ class Prepared:
     config: RunConfig
     """With members that embed sentences."""
     pairs: PairSet
-    miner: Miner | None
+    miner: Miner | None = None
     """Mines the pairs of later cycles, if that is wanted."""
 
 

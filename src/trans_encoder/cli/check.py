@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Group, RenderableType
 from rich.table import Table
 
-from trans_encoder.cli.output import print_result
+from trans_encoder.cli.output import Shown, print_result
 from trans_encoder.cli.takes_job import takes_job
 from trans_encoder.progress import show_progress
 
@@ -22,10 +21,15 @@ def check(job: "Job", json: bool) -> None:
 
     Example: `trans-encoder check run.toml`
     """
+    from trans_encoder.cli.jobs import stand_ins
     from trans_encoder.planning import plan_run
 
     with show_progress():
-        plan = plan_run(job.config, job.pairs, dev=job.dev, remined=job.text if job.remine else None)
+        pairs = job.pairs
+        if pairs is None:
+            assert job.text is not None
+            pairs = stand_ins(job.text, count=job.count)
+        plan = plan_run(job.config, pairs, dev=job.dev, remined=job.text if job.remine else None)
     print_result(_as_dict(job, plan), as_json=json, shown=_shown(job, plan))
 
 
@@ -33,7 +37,7 @@ def _as_dict(job: "Job", plan: "Plan") -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
-        "pairs": {"source": job.source, "count": len(job.pairs)},
+        "pairs": {"source": job.source, "count": job.count},
         "dev": {"name": job.dev.name, "count": len(job.dev.pairs), "metric": job.dev.metric} if job.dev else None,
         "tests": {name: len(test.pairs) for name, test in job.tests.items()},
         "out": str(job.out),
@@ -44,7 +48,7 @@ def _as_dict(job: "Job", plan: "Plan") -> dict[str, Any]:
     }
 
 
-def _shown(job: "Job", plan: "Plan") -> RenderableType:
+def _shown(job: "Job", plan: "Plan") -> Shown:
     config = plan.config
     table = Table("member", "each cycle", title_justify="left", caption_justify="left")
     table.add_column("pairs", justify="right")
@@ -55,13 +59,13 @@ def _shown(job: "Job", plan: "Plan") -> RenderableType:
         name = stage.name if stage.cycles == config.cycles else f"{stage.name}, from cycle 2 on"
         table.add_row(stage.member, name, f"{stage.pairs:,}", steps, duration(stage.seconds))
     facts = [
-        f"{len(job.pairs):,} pairs from {job.source}",
+        f"{job.count:,} pairs from {job.source}",
         f"Up to {config.cycles} cycles, preset {config.preset}, strategy {config.strategy}; {_choice(job)}",
         *(f"{member.name}: bi-encoder {member.bi}, cross-encoder from {member.plm}" for member in config.members),
         *(f"Note: {note}" for note in _notes(job, plan)),
         f"Run folder: {job.out}" + (" (there already: the run would continue)" if job.out.exists() else ""),
     ]
-    return Group(*facts, table, f"Everything is in order. About {duration(plan.seconds)} for {config.cycles} cycles.")
+    return [*facts, table, f"Everything is in order. About {duration(plan.seconds)} for {config.cycles} cycles."]
 
 
 def _notes(job: "Job", plan: "Plan") -> list[str]:

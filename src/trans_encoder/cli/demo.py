@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Group, RenderableType
 from rich.table import Table
 
 from trans_encoder.cli.options import Json
-from trans_encoder.cli.output import print_result
+from trans_encoder.cli.output import Shown, print_result
 from trans_encoder.progress import show_progress
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def demo(
     print_result(done.to_dict(), as_json=json, shown=_shown(done))
 
 
-def _shown(done: "Demo") -> RenderableType:
+def _shown(done: "Demo") -> Shown:
     table = Table(
         title=f"From {done.sentences:,} sentences and {done.pairs:,} mined pairs, without labels",
         caption="Graded pairs: Spearman. Questions: answered by the first topic (recall@1), mean of 1 / rank (MRR).",
@@ -51,9 +50,9 @@ def _shown(done: "Demo") -> RenderableType:
     for method, figures in done.figures.items():
         table.add_row(method, *(f"{value:.1f}" for value in figures.to_dict().values()))
     command = ["trans-encoder", "train", "--text", "YOUR-TEXT", "--model", done.start, "--out", "runs/mine"]
-    return Group(
+    return [
         table,
         f"Report: {done.report}",
         f"Models: {done.run / 'best' / 'bi'} and {done.run / 'best' / 'cross'}",
         f"Next, on your own text: {shlex.join(command)}",
-    )
+    ]

@@ -1,4 +1,4 @@
-"""What `train` and `check` share: from a TOML file and flags to a configuration, pairs, a dev set and test sets."""
+"""What `train` and `check` share: from a TOML file and flags to a configuration, pairs or text, dev and test sets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from trans_encoder.config import EngineConfig, Inputs, RunConfig, load_config, p
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TASKS, Task, TestSet, load_task
 from trans_encoder.data.text import Text
-from trans_encoder.errors import ConfigurationError
+from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.from_text import MINED_PAIRS
 
 
@@ -24,8 +24,10 @@ class Job:
 
     config: RunConfig
     engine: EngineConfig
-    pairs: PairSet
-    """The pairs to learn from; of raw text, stand-ins of the same length until its pairs are mined."""
+    pairs: PairSet | None
+    """The pairs to learn from; None if they are still to be mined."""
+    count: int
+    """How many pairs there are, or will be mined."""
     source: str
     """Where the pairs came from."""
     text: Text | None
@@ -37,11 +39,9 @@ class Job:
     out: Path
 
 
-def prepare(
-    file: Path | None, *, flags: Mapping[str, Any], assignments: Sequence[str], test: str | None, reading: Reading
-) -> Job:
+def prepare(file: Path | None, *, flags: Mapping[str, Any], assignments: Sequence[str]) -> Job:
     """Resolve a TOML file, flags over it and `--set` over both, and read what they name."""
-    given = {key: value for key, value in flags.items() if value not in (None, False, [])}
+    given = {key: value for key, value in flags.items() if not (value is None or value is False or value == [])}
     job = load_config(file, {**given, **parse_overrides(assignments)})
     inputs, config = job.inputs, job.run
     if inputs.out is None:
@@ -50,44 +50,48 @@ def prepare(
         raise ConfigurationError("give what to learn from, one of --pairs FILE, --task NAME or --text PATH")
     if inputs.remine and inputs.text is None:
         raise ConfigurationError("--remine mines pairs from raw text; give --text PATH, or leave --remine out")
-    data_dir, text = inputs.data_dir, None
+    reading, data_dir = Reading(inputs.columns, inputs.skip_bad), inputs.data_dir
+    pairs, text, task = None, None, None
     if inputs.task is not None:
         task = load_task(inputs.task, data_dir=data_dir, inductive=inputs.inductive)
         pairs, source = task.pairs, f"task {task.name}"
         if not task.symmetric and "both_orders" not in config.model_fields_set:
             config = config.model_copy(update={"both_orders": False})
     elif inputs.text is not None:
-        task, source = None, f"raw text {inputs.text}"
+        source = f"raw text {inputs.text}"
         text = read_text(
             Path(inputs.text),
             line=inputs.line,
             column=inputs.column,
             language=inputs.language,
-            skip_bad=reading.skip_bad,
+            skip_bad=inputs.skip_bad,
         )
-        pairs = _stand_ins(text, count=inputs.max_pairs or MINED_PAIRS)
+        if len(text) < 2:
+            raise DataError(f"{source} has {len(text)} sentence; pairs are mined from at least 2, better thousands")
     else:
-        task, source = None, str(inputs.pairs)
+        source = str(inputs.pairs)
         pairs = reading.pairs(source)
-    if inputs.max_pairs is not None and inputs.max_pairs < len(pairs):
+    if pairs is not None and inputs.max_pairs is not None and inputs.max_pairs < len(pairs):
         pairs = pairs.sample(inputs.max_pairs, seed=config.seed)
     return Job(
         config=config,
         engine=job.engine,
         pairs=pairs,
+        count=(inputs.max_pairs or MINED_PAIRS) if pairs is None else len(pairs),
         source=source,
         text=text,
         remine=inputs.remine,
         dev=_dev_set(inputs, task, reading),
-        tests=_test_sets(test, data_dir=data_dir, reading=reading),
+        tests=_test_sets(inputs.test, data_dir=data_dir, reading=reading),
         out=Path(inputs.out),
     )
 
 
-def _stand_ins(text: Text, *, count: int) -> PairSet:
-    """Pair sentences of the text with their successors, as many as will be mined."""
-    rows = np.arange(min(count, len(text) - 1))
-    left, right = (text.sentences.take(pa.array(part)) for part in (rows, rows + 1))
+def stand_ins(text: Text, *, count: int) -> PairSet:
+    """Pair sentences of a text with their first successors, then the second ones and so on: no pair comes twice."""
+    size = len(text)
+    rounds, first = np.divmod(np.arange(min(count, size * (size - 1) // 2)), size)
+    left, right = (text.sentences.take(pa.array(part)) for part in (first, (first + rounds + 1) % size))
     return PairSet.from_table(pa.table({"sentence1": left, "sentence2": right}))
 
 
@@ -105,13 +109,18 @@ def _dev_set(inputs: Inputs, task: Task | None, reading: Reading) -> TestSet | N
     return named.dev
 
 
-def _test_sets(test: str | None, *, data_dir: str | None, reading: Reading) -> Mapping[str, TestSet]:
-    if test is None:
-        return {}
-    if _is_task(test, option="--test"):
-        return load_task(test, data_dir=data_dir).tests
-    read = reading.test_set(test)
-    return {read.name: read}
+def _test_sets(names: Sequence[str], *, data_dir: str | None, reading: Reading) -> Mapping[str, TestSet]:
+    found: dict[str, TestSet] = {}
+    for name in dict.fromkeys(names):
+        if _is_task(name, option="--test"):
+            tests = load_task(name, data_dir=data_dir).tests
+        else:
+            read = reading.test_set(name)
+            tests = {read.name: read}
+        if twice := sorted(tests.keys() & found.keys()):
+            raise ConfigurationError(f"--test {name}: there is another test set called {twice[0]}; rename one of them")
+        found |= tests
+    return found
 
 
 def _is_task(name: str, *, option: str) -> bool:

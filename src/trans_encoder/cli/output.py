@@ -1,24 +1,29 @@
 """What commands print: results on standard output, everything else on standard error."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.table import Table
 
 from trans_encoder.ranks import is_first_rank
 
+Shown = str | Table | Sequence[str | Table]
+"""What people read: lines as they are, tables laid out."""
 
-def print_result(result: Mapping[str, Any], *, as_json: bool, shown: RenderableType) -> None:
+
+def print_result(result: Mapping[str, Any], *, as_json: bool, shown: Shown) -> None:
     """Print one JSON object, or what people read; of several ranks the first does."""
     if not is_first_rank():
         return
     if as_json:
         typer.echo(json.dumps(result, ensure_ascii=False))
-    else:
-        Console().print(shown, highlight=False)
+        return
+    for part in [shown] if isinstance(shown, str | Table) else shown:
+        # Text is for scripts as well: never folded, and a bracket in a path is no markup.
+        typer.echo(part) if isinstance(part, str) else Console(markup=False, highlight=False).print(part)
 
 
 def score_table(columns: Mapping[str, Mapping[str, float]], *, title: str, caption: str | None = None) -> Table:

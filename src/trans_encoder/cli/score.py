@@ -16,6 +16,7 @@ from trans_encoder.cli.options import (
     TrustRemoteCode,
 )
 from trans_encoder.cli.output import print_result
+from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import show_progress
 
 
@@ -76,6 +77,8 @@ def label(
     from trans_encoder.distill.labels import label as run
     from trans_encoder.encoders import load_encoder
 
+    if out.suffix != ".parquet":
+        raise ConfigurationError(f"cannot write labels to {out}; give a name that ends in .parquet")
     with show_progress():
         read = Reading(columns, skip_bad).pairs(pairs)
         teachers = [load_encoder(model, kind=kind, trust_remote_code=trust_remote_code) for model in models]

@@ -19,6 +19,9 @@ from typer.core import TyperGroup
 from trans_encoder.errors import TransEncoderError
 from trans_encoder.ranks import is_first_rank, world_size
 
+_CONTINUE = ("train", "bootstrap", "experiment", "demo")
+"""The commands that take up what they had finished when they were stopped."""
+
 
 class Terminated(BaseException):
     """SIGTERM arrived; raised so that open files and folders are closed on the way out."""
@@ -41,9 +44,9 @@ class Shell(TyperGroup):
         except OSError as error:
             _fail(error, code=1, debug=ctx.params.get("debug", False))
         except KeyboardInterrupt:
-            _stop(code=128 + signal.SIGINT)
+            _stop(ctx.invoked_subcommand, code=128 + signal.SIGINT)
         except Terminated:
-            _stop(code=128 + signal.SIGTERM)
+            _stop(ctx.invoked_subcommand, code=128 + signal.SIGTERM)
 
 
 def _print_version(given: bool) -> None:
@@ -97,10 +100,10 @@ def _fail(error: Exception, *, code: int, debug: bool) -> None:
     raise typer.Exit(code)
 
 
-def _stop(*, code: int) -> None:
+def _stop(stopped: str | None, *, code: int) -> None:
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
     if world_size() > 1:
         command += " (started as before)"
     if is_first_rank():
-        Console(stderr=True).print(f"Stopped. To continue: {command}", markup=False, highlight=False, soft_wrap=True)
+        typer.echo(f"Stopped. To continue: {command}" if stopped in _CONTINUE else "Stopped.", err=True)
     raise typer.Exit(code)

@@ -46,8 +46,10 @@ Dev = Annotated[
     ),
 ]
 Test = Annotated[
-    str | None,
-    typer.Option("--test", metavar="FILE|TASK", help="Evaluate the start and the result on these labelled pairs."),
+    list[str] | None,
+    typer.Option(
+        "--test", metavar="FILE|TASK", help="Evaluate the start and the result on these labelled pairs; repeatable."
+    ),
 ]
 Inductive = Annotated[bool, typer.Option("--inductive", help="Keep the task's test pairs out of the training pool.")]
 MaxPairs = Annotated[
@@ -57,6 +59,7 @@ Assignments = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as cross.learning_rate=1e-4; repeatable."),
 ]
+Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Decides new weights, order and dropout.")]
 EngineName = Annotated[
     Literal["local", "ray"] | None,
     typer.Option("--engine", help="Where the stages are done: on this machine, or as tasks of a Ray cluster."),
@@ -91,6 +94,7 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
         data_dir: DataDir = None,
         inductive: Inductive = False,
         max_pairs: MaxPairs = None,
+        seed: Seed = None,
         assignments: Assignments = None,
         columns: Columns = None,
         skip_bad: SkipBad = False,
@@ -102,7 +106,6 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
         json: Json = False,
     ) -> None:
         from trans_encoder.cli.jobs import prepare
-        from trans_encoder.cli.reading import Reading
 
         flags = {
             "inputs.pairs": pairs,
@@ -113,6 +116,9 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
             "inputs.language": language,
             "inputs.remine": remine,
             "inputs.dev": dev,
+            "inputs.test": test,
+            "inputs.columns": columns,
+            "inputs.skip_bad": skip_bad,
             "inputs.data_dir": str(data_dir) if data_dir else None,
             "inputs.inductive": inductive,
             "inputs.max_pairs": max_pairs,
@@ -122,11 +128,11 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
             "engine.ray_address": ray_address,
             "members": model,
             "preset": preset,
+            "seed": seed,
             "trust_remote_code": trust_remote_code,
         }
-        reading = Reading(columns, skip_bad)
         with show_progress():
-            job = prepare(config, flags=flags, assignments=assignments or [], test=test, reading=reading)
+            job = prepare(config, flags=flags, assignments=assignments or [])
         command(job, json)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Group, RenderableType
-
-from trans_encoder.cli.output import print_result, score_table
+from trans_encoder.cli.output import Shown, print_result, score_table
 from trans_encoder.cli.takes_job import takes_job
 from trans_encoder.progress import show_progress
 from trans_encoder.ranks import from_first_rank, joined_ranks
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from trans_encoder.cli.jobs import Job
     from trans_encoder.distill.result import Result
     from trans_encoder.report import ModelKey
@@ -32,18 +32,18 @@ def train(job: "Job", json: bool) -> None:
     from trans_encoder.distill.run import run
     from trans_encoder.distill.selection import DevJudge
     from trans_encoder.engines import make_engine
-    from trans_encoder.from_text import prepare
+    from trans_encoder.from_text import Prepared, prepare
     from trans_encoder.report import write_report
     from trans_encoder.report.measuring import evaluate_run
 
     with joined_ranks(), show_progress(), make_engine(job.engine, device=job.config.device) as engine:
-        config, pairs, miner = job.config, job.pairs, None
         if job.text is not None:
-            ready = prepare(config, job.text, out=job.out, pairs=len(pairs), remine=job.remine)
-            config, pairs, miner = ready.config, ready.pairs, ready.miner
-        result = run(
-            config, pairs, out=job.out, judge=DevJudge(job.dev) if job.dev else None, miner=miner, engine=engine
-        )
+            ready = prepare(job.config, job.text, out=job.out, pairs=job.count, remine=job.remine)
+        else:
+            assert job.pairs is not None
+            ready = Prepared(job.config, job.pairs)
+        judge = DevJudge(job.dev) if job.dev else None
+        result = run(ready.config, ready.pairs, out=job.out, judge=judge, miner=ready.miner, engine=engine)
         tests = _by_model(evaluate_run(result.folder, job.tests)) if job.tests else {}
         page = from_first_rank(lambda: write_report([result.folder]))
     print_result(_as_dict(result, tests, page), as_json=json, shown=_shown(result, tests, page))
@@ -83,10 +83,10 @@ def _as_dict(result: "Result", tests: Mapping[str, Mapping[str, float]], page: P
     }
 
 
-def _shown(result: "Result", tests: Mapping[str, Mapping[str, float]], page: Path) -> RenderableType:
+def _shown(result: "Result", tests: Mapping[str, Mapping[str, float]], page: Path) -> Shown:
     chosen = [model.folder for member in result.members.values() for model in (member.bi, member.cross) if model]
-    parts: list[RenderableType] = [result.summary, *(f"Models: {result.folder / folder}" for folder in chosen)]
+    parts: list[str | Table] = [result.summary, *(f"Models: {result.folder / folder}" for folder in chosen)]
     parts.append(f"Report: {page}")
     if tests:
         parts.append(score_table(tests, title="Test, score x100"))
-    return Group(*parts)
+    return parts
