@@ -108,6 +108,15 @@ def test_what_is_missing_is_named(data_dir):
         load_task("mrpc", data_dir=data_dir)
 
 
+def test_an_evaluation_reads_the_test_sets_alone(data_dir):
+    whole = load_task("qqp", data_dir=data_dir)
+    for split in ("train", "dev"):
+        (data_dir / "qqp" / f"{split}.tsv.gz").unlink()
+    task = load_task("qqp", data_dir=data_dir, tests_only=True)
+    assert list(task.tests["qqp"].pairs.rows()) == list(whole.tests["qqp"].pairs.rows())
+    assert (task.name, task.metric, len(task.pairs), task.dev) == ("qqp", "auc", 0, None)
+
+
 def test_without_a_hub_the_error_names_the_data_folder():
     with pytest.raises(DataError, match=r"cannot load mteb/sts12-sts from the hub.*--data-dir"):
         load_task("sts")

@@ -43,7 +43,7 @@ def evaluate(
         raise ConfigurationError("give either --task NAME or --test FILE (repeatable)")
     with show_progress():
         if task is not None:
-            tests: Task | dict[str, TestSet] = load_task(task, data_dir=data_dir)
+            tests: Task | dict[str, TestSet] = load_task(task, data_dir=data_dir, tests_only=True)
         else:
             tests = {str(file): Reading(columns, skip_bad).test_set(file) for file in test or []}
         encoders = [load_encoder(model, kind=kind, trust_remote_code=trust_remote_code) for model in models]

@@ -113,7 +113,7 @@ def _test_sets(names: Sequence[str], *, data_dir: str | None, reading: Reading) 
     found: dict[str, TestSet] = {}
     for name in dict.fromkeys(names):
         if _is_task(name, option="--test"):
-            tests = load_task(name, data_dir=data_dir).tests
+            tests = load_task(name, data_dir=data_dir, tests_only=True).tests
         else:
             read = reading.test_set(name)
             tests = {read.name: read}

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from trans_encoder.data.hub import HUB_SPLITS, load_hub_split
 from trans_encoder.data.pairs import PairSet
@@ -133,15 +134,23 @@ _STS_POOL = tuple(f"{year}/test" for year in _STS_YEARS) + _whole("stsb") + _who
 """What the STS pool is made of where it is not given as a file: all inputs that were scored."""
 
 
-def load_task(name: str, *, data_dir: str | Path | None = None, inductive: bool = False) -> Task:
+_NO_PAIRS = PairSet(pa.table({name: pa.array([], pa.large_string()) for name in ("sentence1", "sentence2")}))
+
+
+def load_task(
+    name: str, *, data_dir: str | Path | None = None, inductive: bool = False, tests_only: bool = False
+) -> Task:
     """Load one of the paper's tasks from a folder of files such as `stsb/dev.tsv.gz` or, without one, from the hub.
 
-    With `inductive`, no pair of a test set, in either order, is left in the training pool.
+    With `inductive`, no pair of a test set, in either order, is left in the training pool. With `tests_only`, all that
+    an evaluation needs, nothing else is read: the pool is empty and there is no dev set.
     """
     if name not in TASKS:
         raise ConfigurationError(f"unknown task {name!r}; expected one of {', '.join(TASKS)}, or files of your own")
     declared, source = TASKS[name], _Folder(Path(data_dir)) if data_dir is not None else _Hub()
     tests = {test: TestSet(test, source.load(f"{test}/test")) for test in declared.tests}
+    if tests_only:
+        return Task(name, _NO_PAIRS, tests=tests, symmetric=declared.symmetric)
     pool = _combined([_load_pool(split, source) for split in declared.pool])
     if inductive:
         pool = reduce(PairSet.without, (test.pairs for test in tests.values()), pool)
