@@ -84,6 +84,14 @@ def test_what_cannot_be_loaded_is_said_with_what_was_expected(name, said):
         BiEncoder.load(name)
 
 
+@pytest.mark.parametrize("encoder", [BiEncoder, CrossEncoder])
+def test_scores_are_in_full_precision_whatever_surrounds_them(bert, pairs, encoder):
+    model = encoder.load(bert)
+    expected = model.score(pairs)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert np.array_equal(model.score(pairs), expected)
+
+
 def test_a_cross_encoder_with_several_labels_is_refused(bert, tmp_path):
     from sentence_transformers import CrossEncoder as Plain
 

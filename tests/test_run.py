@@ -363,6 +363,7 @@ def test_gold_of_the_training_pairs_is_never_kept(bert, dev, tmp_path):
     [
         ({"models": "/no/such/model"}, ConfigurationError, "/no/such/model does not exist"),
         ({"models": []}, ConfigurationError, "members: given"),
+        ({"precision": "fp16", "device": "cpu"}, ConfigurationError, "precision is fp16, but the run is on a CPU"),
         ({"cycles": 0}, ConfigurationError, "cycles: given 0, must be greater than 0"),
         ({"pairs": PairSet.from_lists(["a"], ["b"])}, DataError, "a run needs at least 2"),
         ({"dev": PairSet.from_lists(["a", "b"], ["b", "c"])}, DataError, "no gold scores"),

@@ -12,7 +12,7 @@ from trans_encoder.distill.known import KNOWN
 from trans_encoder.distill.labels import Scores
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Encoder, Kind
 from trans_encoder.encoders.bi import PoolingMode
-from trans_encoder.encoders.loading import checked_name
+from trans_encoder.encoders.loading import check_precision, checked_name
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.files import sha256
 
@@ -131,7 +131,8 @@ def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
 
 
 def assemble(config: RunConfig) -> Team:
-    """Make the team of a configuration whose members are resolved; refuse models that cannot be loaded."""
+    """Make the team of a configuration whose members are resolved; refuse what could not be loaded or trained."""
+    check_precision(config.precision, config.device)
     team = tuple(_member(member, config) for member in config.members)
     for member in team:
         for model in (member.start, member.plm):

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -159,14 +159,27 @@ def resolved_precision(precision: Precision, device: torch.device) -> Precision:
     return "fp16" if torch.cuda.get_device_capability(device) >= (7, 0) else "fp32"
 
 
+def check_precision(precision: Precision, device: str) -> None:
+    """Refuse a number format that the device cannot train in, before any work is done."""
+    chosen = best_device() if device == "auto" else device
+    if precision == "fp16" and torch.device(chosen).type == "cpu":
+        raise ConfigurationError(
+            "precision is fp16, but the run is on a CPU, which cannot train in it; "
+            "give --set precision=auto (fp32 on a CPU), fp32 or bf16"
+        )
+
+
 @contextmanager
 def inference(module: torch.nn.Module, device: torch.device) -> Iterator[None]:
-    """Run without gradients or dropout, in the device's own precision; the module's mode is put back after."""
-    half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(resolved_precision("auto", device))
+    """Run without gradients or dropout, in full precision; the module's mode is put back after.
+
+    Labels, dev scores and evaluations are fp32 on every device, so that figures can be compared with others' and do not
+    depend on the machine; half precision is for training alone. Whether a GPU uses TF32 is left to torch's own setting.
+    """
     training = module.training
     module.eval()
     try:
-        with torch.inference_mode(), torch.autocast(device.type, dtype=half) if half else nullcontext():
+        with torch.inference_mode(), torch.autocast(device.type, enabled=False):
             yield
     finally:
         module.train(training)
