@@ -10,6 +10,7 @@ import torch
 from trans_encoder.config import TrainingPlan
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.losses import LOSSES
+from trans_encoder.encoders.trainer import _arguments
 from trans_encoder.encoders.training import Imitation, TrainingOptions, train
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.evaluation.metrics import spearman
@@ -135,6 +136,14 @@ def test_a_loss_that_is_not_finite_stops_with_the_remedy(bert, pairs, tmp_path):
     options = TrainingOptions(folder=tmp_path, description="cycle 1, tiny, bi")
     with pytest.raises(RunError, match=r"cycle 1, tiny, bi.*step 1.*learning rate"):
         train(student, labelled(pairs), plan=PLAN, options=options)
+
+
+def test_the_trainer_stays_on_the_students_gpu(monkeypatch, tmp_path):
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)  # there may be no GPU here
+    options = TrainingOptions(folder=tmp_path, precision="fp32")
+    arguments = _arguments(PLAN, options, device=torch.device("cuda:1"))
+    assert (arguments.device, chosen[-1]) == (torch.device("cuda:1"), torch.device("cuda:1"))
 
 
 def test_pairs_without_labels_are_refused(bert, pairs, tmp_path):

@@ -299,6 +299,10 @@ def _arguments(plan: OptimisationPlan, options: "TrainingOptions", *, device: to
     )
     # One process drives one device: torchrun starts a process for each, DataParallel is never wanted.
     arguments._n_gpu = min(arguments.n_gpu, 1)
+    if device.type == "cuda" and device.index is not None and arguments.world_size == 1:
+        # Left to itself, the trainer would move the student to the first GPU.
+        torch.cuda.set_device(device)
+        vars(arguments)["_setup_devices"] = device
     return arguments
 
 
