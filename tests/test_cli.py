@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from typer.testing import CliRunner
 
 from conftest import graded
@@ -169,6 +170,21 @@ class TestCheck:
         assert "Everything is in order" in shown
         assert "own weights" in " ".join(shown.split()), "it says what the cross-encoder starts from"
         assert "chosen by spearman on 48 pairs of dev" in " ".join(shown.split())
+
+    def test_a_folder_that_train_would_refuse_is_refused_and_not_touched(self, trained, tmp_path):
+        arguments, _ = trained
+        _, *given, out = arguments
+        before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+        assert run_json("check", *given, out, *SETTINGS)["begun"]
+        assert "begun with other settings" in fail("check", *given, out, *SETTINGS, "--seed", "7", code=1)
+        assert "pairs.count: was 96, now 50" in fail("check", *given, out, *SETTINGS, "--max-pairs", "50", code=1)
+        with FileLock(out / ".lock"):
+            assert "another process is working" in fail("check", *given, out, *SETTINGS, code=1)
+        assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
+        (tmp_path / "thesis.tex").write_text("years of work")
+        assert "is no run folder" in fail("check", *given, tmp_path, *SETTINGS, code=1)
+        assert not run_json("check", *given, tmp_path / "new", *SETTINGS)["begun"]
+        assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
     def test_every_problem_of_a_file_at_once(self, tmp_path):
         file = tmp_path / "run.toml"

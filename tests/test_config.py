@@ -110,10 +110,10 @@ def test_bad_members_are_named(members, problem):
 
 def test_members_get_safe_and_unique_names():
     config = make_config(
-        ["org/model=org/plm", "other/model/", "odd name?/Ünï/", "team", {"bi": "x", "name": "model-2"}]
+        ["org/model=org/plm", "other/model/", "odd name?/Ünï/", "my/pairs", {"bi": "x", "name": "model-2"}]
     )
     names = [member.name for member in config.members]
-    assert names == ["model", "model-3", "n", "team-2", "model-2"]
+    assert names == ["model", "model-3", "n", "pairs-2", "model-2"]
     assert config.members[0].plm == "org/plm"
 
 
@@ -180,3 +180,8 @@ def test_differences_name_keys_and_both_values():
 def test_a_member_is_called_after_its_run_rather_than_the_folder_of_models():
     config = make_config(["runs/tickets/best/bi", "runs/mails/bi", "organisation/model-a"])
     assert [member.name for member in config.members] == ["tickets", "mails", "model-a"]
+
+
+def test_a_member_is_never_called_as_the_folder_of_mined_pairs():
+    with pytest.raises(ConfigurationError, match="may not be called pairs"):
+        make_config([MemberConfig(bi="m", name="pairs")])

@@ -1,18 +1,22 @@
 """The road from raw text: stage 0, mining and cycles in one run folder that continues where it stopped."""
 
 import json
+from functools import partial
 
 import pytest
 from typer.testing import CliRunner
 
 from conftest import TINY_RUN
-from trans_encoder import distil_text
+from trans_encoder import distil_text, from_text
 from trans_encoder.cli import app
 from trans_encoder.cli.jobs import stand_ins
 from trans_encoder.config import make_config
+from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
 from trans_encoder.errors import RunError
-from trans_encoder.from_text import MINED_PAIRS, prepare
+from trans_encoder.from_text import MINED_PAIRS, is_begun, prepare
+from trans_encoder.report import ModelKey
+from trans_encoder.report.measuring import evaluate_run
 
 
 def test_a_bare_model_is_tuned_first_and_stays_the_plm(bert, corpus, tmp_path):
@@ -34,6 +38,37 @@ def test_text_becomes_two_models_and_the_same_call_continues(bert, corpus, tmp_p
     assert first.bi.encode(["the old farmer"]).shape == second.bi.encode(["the old farmer"]).shape == (1, 32)
     account = json.loads((tmp_path / "run" / "from-text" / "pairs" / "mined" / "mining.json").read_text())
     assert account["pairs"] == 40
+
+
+def test_a_run_from_text_may_be_moved_and_names_its_start(bert, corpus, dev, tmp_path):
+    settings = {**TINY_RUN, "cycles": 1, "formulation": "bi", "precision": "fp32", "trackers": ("tensorboard",)}
+    begin = partial(distil_text, Text.read(corpus), str(bert), pairs=40, **settings)
+    begin(out=tmp_path / "run")
+    assert list((tmp_path / "run" / "from-text" / "bert-32" / "logs" / "stage-0").iterdir())
+    card = (tmp_path / "run" / "best" / "bi" / "README.md").read_text()
+    assert "Members of the team: bert\\-32, cross-encoder from bert\\-32\n" in card
+    moved = (tmp_path / "run").rename(tmp_path / "moved")
+    manifest = (moved / "manifest.json").read_bytes()
+    assert is_begun(make_config([str(bert)], overrides=settings), out=moved)
+    with pytest.raises(RunError, match="seed: was 42, now 7"):
+        is_begun(make_config([str(bert)], overrides={**settings, "seed": 7}), out=moved)
+    begin(out=moved)
+    assert (moved / "manifest.json").read_bytes() == manifest
+    (outcome,) = evaluate_run(moved, {"dev": TestSet("dev", dev)})
+    assert ModelKey("start", "bert-32", "bi") in outcome.values
+
+
+def test_stage_0_works_where_and_how_the_run_does(bert, corpus, tmp_path, monkeypatch):
+    given = {}
+    monkeypatch.setattr(from_text, "bootstrap", lambda *_, **options: given.update(options) or stop())
+
+    def stop():
+        raise RunError("far enough")
+
+    config = make_config([str(bert)], overrides={"device": "cpu", "precision": "bf16", "trackers": ("tensorboard",)})
+    with pytest.raises(RunError, match="far enough"):
+        prepare(config, Text.read(corpus), out=tmp_path / "run")
+    assert (given["device"], given["precision"], given["trackers"]) == ("cpu", "bf16", ("tensorboard",))
 
 
 def test_other_text_in_the_same_folder_is_refused(bert, corpus, tmp_path):

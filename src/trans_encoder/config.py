@@ -15,7 +15,7 @@ from trans_encoder.presets import PRESETS, Preset
 
 Layer = Mapping[str, Any]
 
-_RESERVED = {"sentence1", "sentence2", "score", "team"}  # columns of label files, and what reports call all members
+_RESERVED = {"sentence1", "sentence2", "score", "pairs"}  # columns of label files; mined pairs beside members' folders
 _PATTERNS = {
     "device": "auto, cpu, mps, cuda or cuda:N",
     "name": "up to 64 letters, digits, dots, underscores and hyphens, the first a letter or a digit",
@@ -44,7 +44,7 @@ class OptimisationPlan(_Frozen):
     max_tokens: int = Field(gt=2)
     """Longest input: of a sentence for a bi-encoder, of a pair for a cross-encoder."""
     group_by_length: bool = True
-    """Batches hold inputs of similar length, still at random: the same result with half the padding."""
+    """A batch is made of a few runs of inputs of similar length: less padding, in another random order."""
     dev_steps: int = Field(default=200, gt=0)
     """A checkpoint is judged every so many steps, and at the end of each epoch."""
     checkpoint_steps: int = Field(default=200, gt=0)

@@ -19,14 +19,15 @@ import numpy as np
 
 from trans_encoder.bootstrapping import bootstrap
 from trans_encoder.bootstrapping.plan import ObjectiveName
+from trans_encoder.bootstrapping.stage import BI
 from trans_encoder.config import MemberConfig, RunConfig, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
 from trans_encoder.distill.known import KNOWN
-from trans_encoder.distill.manifest import PREPARED, RunFolder, check_owned, run_folder
+from trans_encoder.distill.manifest import PREPARED, RunFolder, check_begun, check_owned, run_folder
 from trans_encoder.distill.remining import Miner
-from trans_encoder.distill.run import Result, run
+from trans_encoder.distill.run import Result, run, settings_of
 from trans_encoder.distill.selection import DevJudge
 from trans_encoder.distill.stages import Stage, one_by_one
 from trans_encoder.distill.team import ModelRef, assemble, resolve_members
@@ -96,32 +97,51 @@ def prepare(
     folder = run_folder(out)
     if is_first_rank():
         check_owned(folder, config.model_dump())
-    place = folder / PREPARED
-    members = tuple(_with_first_bi_encoder(member, config, text, place, objective) for member in config.members)
-    config = config.model_copy(update={"members": members})
+    place, bare = folder / PREPARED, config
+    config = _with_first_bi_encoders(bare, place)
+    for member, ready in zip(bare.members, config.members, strict=True):
+        if member != ready:
+            _tune(member, bare, text, out=place / str(member.name), objective=objective)
     start = assemble(resolve_members(config)[0])[0].start
     mining = MinePairs(start, text, pairs, mix or Mix(), config.seed)
     mined = mining.done_in(place / "pairs", keep_text=remine)
     return Prepared(config, mined, mining.again(place / "pairs" / _TEXT) if remine else None)
 
 
-def _with_first_bi_encoder(
-    member: MemberConfig, config: RunConfig, text: Text, place: Path, objective: ObjectiveName
-) -> MemberConfig:
-    """Return the member with a model that embeds sentences: its own, or one made of it in stage 0."""
-    if member.bi in KNOWN or is_sentence_encoder(member.bi):
-        return member
+def is_begun(config: RunConfig, *, out: str | Path) -> bool:
+    """Tell whether a run from text has been begun in a folder; refuse one with other settings, and write nothing."""
+    folder = run_folder(out)
+    resolved, _ = resolve_members(_with_first_bi_encoders(config, folder / PREPARED))
+    return check_begun(folder, config=settings_of(resolved, folder), origin=None)
+
+
+def _with_first_bi_encoders(config: RunConfig, place: Path) -> RunConfig:
+    """Return the configuration with members that embed sentences: their own models, or what stage 0 makes of them."""
+    members = (
+        member
+        if member.bi in KNOWN or is_sentence_encoder(member.bi)
+        else member.model_copy(
+            update={"bi": str(place / str(member.name) / BI), "plm": member.plm or member.bi, "pooling": None}
+        )
+        for member in config.members
+    )
+    return config.model_copy(update={"members": tuple(members)})
+
+
+def _tune(member: MemberConfig, config: RunConfig, text: Text, *, out: Path, objective: ObjectiveName) -> None:
+    """Make a member's first bi-encoder in stage 0, on the run's device, in its precision and with its trackers."""
     bootstrap(
         text,
         member.bi,
-        out=place / str(member.name),
+        out=out,
         objective=objective,
         seed=config.seed,
         pooling=member.pooling,
         trust_remote_code=config.trust_remote_code,
+        device=None if config.device == "auto" else config.device,
+        precision=config.precision,
+        trackers=config.trackers,
     )
-    made = str(place / str(member.name) / "bi")
-    return member.model_copy(update={"bi": made, "plm": member.plm or member.bi, "pooling": None})
 
 
 @dataclass(frozen=True)

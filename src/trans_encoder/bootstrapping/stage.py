@@ -24,8 +24,11 @@ from trans_encoder.distill.manifest import RunFolder, run_folder
 from trans_encoder.distill.selection import DevJudge, Judge
 from trans_encoder.distill.stages import Stage, one_by_one, scratch
 from trans_encoder.distill.team import ModelRef
+from trans_encoder.distill.tracking import LOGS, check_trackers, tracked
 from trans_encoder.distill.work import TRAINING
-from trans_encoder.encoders.bi import BiEncoder, PoolingMode
+from trans_encoder.encoders.bi import BiEncoder
+from trans_encoder.encoders.known import PoolingMode
+from trans_encoder.encoders.loading import Precision
 from trans_encoder.encoders.training import TrainingOptions
 from trans_encoder.files import atomic_folder, write_json
 from trans_encoder.progress import progress
@@ -47,24 +50,28 @@ def bootstrap(
     dev: TestSet | PairSet | None = None,
     pooling: PoolingMode | None = None,
     trust_remote_code: bool = False,
+    device: str | None = None,
+    precision: Precision = "auto",
+    trackers: tuple[str, ...] = (),
     **overrides: Any,
 ) -> BiEncoder:
     """Make a first bi-encoder of a PLM from raw text alone and leave it in `out`/bi.
 
     A dev set only chooses the best checkpoint. Overrides are fields of ContrastPlan. The same call continues a stopped
-    stage and returns what a finished one made.
+    stage and returns what a finished one made. Trackers write to `out`/logs.
     """
+    check_trackers(trackers)
     plan = make_plan(preset, objective=objective, overrides=overrides)
     test = TestSet("dev", dev) if isinstance(dev, PairSet) else dev
     judge = None if test is None else DevJudge(test)
-    work = Bootstrap(str(model), text, plan, seed, judge, pooling, trust_remote_code)
+    work = Bootstrap(str(model), text, plan, seed, judge, pooling, trust_remote_code, device, precision, trackers)
     config, origin, folder = work.config(), work.origin(), run_folder(out)
     with (
         progress("stage 0", total=1) as advance,
         RunFolder.open(folder, config=config, origin=origin, engine=one_by_one, advance=advance) as run,
     ):
         run.complete([Stage(BI, inputs=origin, work=work, by="all")])
-    return BiEncoder.load(Path(out) / BI, trust_remote_code=trust_remote_code)
+    return BiEncoder.load(Path(out) / BI, device=device, trust_remote_code=trust_remote_code)
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,9 @@ class Bootstrap:
     judge: Judge | None = None
     pooling: PoolingMode | None = None
     trust_remote_code: bool = False
+    device: str | None = None
+    precision: Precision = "auto"
+    trackers: tuple[str, ...] = ()
 
     def config(self) -> dict[str, Any]:
         """Return the settings as plain values."""
@@ -101,9 +111,12 @@ class Bootstrap:
             folder=scratch(path),
             seed=self.seed,
             judge=self.judge,
+            precision=self.precision,
+            trackers=self.trackers,
             description=f"tuning {Path(self.model).name} ({self.plan.objective})",
         )
-        training = tune(encoder, self.text, plan=self.plan, options=options)
+        with tracked(self.trackers, path.parent / LOGS / "stage-0"):
+            training = tune(encoder, self.text, plan=self.plan, options=options)
         if start_score is not None and training.best_score is not None and start_score >= training.best_score:
             logger.warning(
                 "%s scored %.2f before tuning and at best %.2f after; it is kept as it was",
@@ -124,4 +137,6 @@ class Bootstrap:
             write_json(temporary / TRAINING, record)
 
     def _load(self) -> BiEncoder:
-        return BiEncoder.load(self.model, pooling=self.pooling, trust_remote_code=self.trust_remote_code)
+        return BiEncoder.load(
+            self.model, pooling=self.pooling, device=self.device, trust_remote_code=self.trust_remote_code
+        )

@@ -22,18 +22,24 @@ def check(job: "Job", json: bool) -> None:
     Example: `trans-encoder check run.toml`
     """
     from trans_encoder.cli.jobs import stand_ins
+    from trans_encoder.distill.run import is_begun
+    from trans_encoder.distill.selection import DevJudge
+    from trans_encoder.from_text import is_begun as is_begun_from_text
     from trans_encoder.planning import plan_run
 
     with show_progress():
         pairs = job.pairs
         if pairs is None:
             assert job.text is not None
+            begun = is_begun_from_text(job.config, out=job.out)
             pairs = stand_ins(job.text, count=job.count)
+        else:
+            begun = is_begun(job.config, pairs, out=job.out, judge=DevJudge(job.dev) if job.dev else None)
         plan = plan_run(job.config, pairs, dev=job.dev, remined=job.text if job.remine else None)
-    print_result(_as_dict(job, plan), as_json=json, shown=_shown(job, plan))
+    print_result(_as_dict(job, plan, begun=begun), as_json=json, shown=_shown(job, plan, begun=begun))
 
 
-def _as_dict(job: "Job", plan: "Plan") -> dict[str, Any]:
+def _as_dict(job: "Job", plan: "Plan", *, begun: bool) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
@@ -41,6 +47,7 @@ def _as_dict(job: "Job", plan: "Plan") -> dict[str, Any]:
         "dev": {"name": job.dev.name, "count": len(job.dev.pairs), "metric": job.dev.metric} if job.dev else None,
         "tests": {name: len(test.pairs) for name, test in job.tests.items()},
         "out": str(job.out),
+        "begun": begun,
         "config": plan.config.model_dump(mode="json"),
         "notes": _notes(job, plan),
         "stages": [asdict(stage) for stage in plan.stages],
@@ -48,7 +55,7 @@ def _as_dict(job: "Job", plan: "Plan") -> dict[str, Any]:
     }
 
 
-def _shown(job: "Job", plan: "Plan") -> Shown:
+def _shown(job: "Job", plan: "Plan", *, begun: bool) -> Shown:
     config = plan.config
     table = Table("member", "each cycle", title_justify="left", caption_justify="left")
     table.add_column("pairs", justify="right")
@@ -63,7 +70,7 @@ def _shown(job: "Job", plan: "Plan") -> Shown:
         f"Up to {config.cycles} cycles, preset {config.preset}, strategy {config.strategy}; {_choice(job)}",
         *(f"{member.name}: bi-encoder {member.bi}, cross-encoder from {member.plm}" for member in config.members),
         *(f"Note: {note}" for note in _notes(job, plan)),
-        f"Run folder: {job.out}" + (" (there already: the run would continue)" if job.out.exists() else ""),
+        f"Run folder: {job.out}" + (" (begun already: the run would continue)" if begun else ""),
     ]
     return [*facts, table, f"Everything is in order. About {duration(plan.seconds)} for {config.cycles} cycles."]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from trans_encoder.config import RunConfig, TrainingPlan
+from trans_encoder.config import MemberConfig, RunConfig, TrainingPlan
 from trans_encoder.distill.selection import Candidate
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$^=-])")
@@ -92,7 +92,7 @@ def _origin(chosen: Candidate, *, facts: Facts) -> str:
 def _facts(chosen: Candidate, start: Candidate, *, facts: Facts) -> list[str]:
     config = facts.config
     members = "; ".join(
-        f"{escaped(shown(member.bi))}, cross-encoder from {escaped(shown(member.plm or member.bi))}"
+        f"{escaped(_start(member))}, cross-encoder from {escaped(shown(member.plm or member.bi))}"
         for member in config.members
     )
     lines = [
@@ -109,6 +109,12 @@ def _facts(chosen: Candidate, start: Candidate, *, facts: Facts) -> list[str]:
         f"Score ({facts.measure}): {_number(start.score)} of the first bi-encoder, "
         f"{_number(chosen.score)} of this model",
     ]
+
+
+def _start(member: MemberConfig) -> str:
+    """Name a member's first bi-encoder; a folder that is called bi, as runs call theirs, says nothing of it."""
+    name = shown(member.bi)
+    return str(member.name) if name == "bi" else name
 
 
 def _plan(plan: TrainingPlan) -> str:

@@ -194,11 +194,31 @@ def _refuse_changes(path: Path, changed: Sequence[str]) -> None:
         )
 
 
+def check_begun(path: Path, *, config: Mapping[str, Any], origin: Mapping[str, Any] | None) -> bool:
+    """Refuse a folder as `RunFolder.open` would, but write nothing; tell whether a run has been begun in it.
+
+    Without an `origin` only the settings are compared.
+    """
+    check_owned(path, config)
+    with _locked(path) if (path / LOCK).exists() else nullcontext():
+        manifest, old = _read(path / MANIFEST), _read(path / CONFIG) or config
+        begun = manifest.get("origin") or origin
+        changed = [] if origin is None or begun is None else differences(begun, origin)
+        _refuse_changes(path, differences(old, config) + changed)
+    return bool(manifest)
+
+
 @contextmanager
 def _claimed(path: Path, config: Mapping[str, Any]) -> Iterator[None]:
     """Make the folder of a run, or take over an existing one, and keep other processes out of it."""
     check_owned(path, config)
     path.mkdir(parents=True, exist_ok=True)
+    with _locked(path):
+        yield
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
     lock = FileLock(path / LOCK, timeout=0)
     try:
         lock.acquire()

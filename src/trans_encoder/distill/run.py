@@ -4,6 +4,7 @@ import json
 import logging
 import platform
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -15,7 +16,7 @@ from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.cards import Facts
 from trans_encoder.distill.conclusion import conclude, idle
 from trans_encoder.distill.cycle import Workshop, run_cycle
-from trans_encoder.distill.manifest import ENVIRONMENT, RunFolder, run_folder
+from trans_encoder.distill.manifest import CONFIG, ENVIRONMENT, PREPARED, RunFolder, check_begun, run_folder
 from trans_encoder.distill.remining import Miner
 from trans_encoder.distill.result import Result
 from trans_encoder.distill.selection import DevJudge, Judge, LabelFreeJudge, hold_out
@@ -71,39 +72,25 @@ def run(
     pairs for every cycle after the first.
     """
     place = run_folder(out)
-    if len(pairs) < 2:
-        raise DataError(f"got {len(pairs)} pairs; a run needs at least 2, and some thousands to be of use")
     check_trackers(config.trackers)
-    pairs = pairs.without_scores()
     config, notes = resolve_members(config)
     for note in notes:
         logger.warning(note)
-    team = assemble(config)
-    given = {"count": len(pairs), "hash": pairs.hash}
-    held_out = None
-    if judge is None and config.selection == "label-free":
-        pairs, held_out = hold_out(pairs, seed=config.seed)
-        judge = LabelFreeJudge.of(held_out, seed=config.seed)
-        notes.append(f"no dev set was given: {len(held_out):,} of {given['count']:,} pairs were held out to judge by")
-    if judge is None and config.anchor == "auto":
-        raise ConfigurationError('anchor = "auto" needs a judge; give a dev set, or selection = "label-free"')
-    origin: dict[str, Any] = {
-        "pairs": given,
-        "judge": judge.fingerprint if judge else None,
-        "models": {member.name: {"bi": member.start.fingerprint(), "plm": member.plm.fingerprint()} for member in team},
-    }
-    if miner is not None:
-        origin["remined"] = dict(miner.fingerprint)
-    settings = config.model_dump(mode="json")
+    terms = _agree(config, pairs, judge=judge, miner=miner)
+    pairs, judge = terms.pairs, terms.judge
+    if terms.held_out is not None:
+        held_out = len(terms.held_out)
+        notes.append(f"no dev set was given: {held_out:,} of {len(pairs) + held_out:,} pairs were held out to judge by")
+    settings = settings_of(config, place)
     stages = partial(_stage_count, config, remined=miner is not None)
     with (
         progress("stages of the run", total=stages(config.cycles)) as advance,
-        RunFolder.open(place, config=settings, origin=origin, engine=engine, advance=advance) as folder,
+        RunFolder.open(place, config=settings, origin=terms.origin, engine=engine, advance=advance) as folder,
     ):
         _note_environment(folder.path / ENVIRONMENT)
-        workshop = Workshop(folder, config, judge, miner, held_out)
-        workshop.prepare(team, pairs)
-        team, cycles = _run_cycles(team, workshop)
+        workshop = Workshop(folder, config, judge, miner, terms.held_out)
+        workshop.prepare(terms.team, pairs)
+        team, cycles = _run_cycles(terms.team, workshop)
         if cycles < config.cycles:
             notes.append(f"stopped after cycle {cycles} of {config.cycles}: nothing more was gained for any member")
             logger.warning(notes[-1])
@@ -113,6 +100,64 @@ def run(
         facts = Facts(config, pairs_count=len(pairs), pairs_hash=pairs.hash, measure=measure, remined=miner is not None)
         conclude(team, workshop, cycles=cycles, facts=facts, notes=notes)
     return Result.open(out)
+
+
+def is_begun(config: RunConfig, pairs: PairSet, *, out: str | Path, judge: Judge | None = None) -> bool:
+    """Tell whether a run has been begun in a folder; refuse one that `run` would refuse, and write nothing."""
+    config, place = resolve_members(config)[0], run_folder(out)
+    origin = _agree(config, pairs, judge=judge, miner=None).origin
+    return check_begun(place, config=settings_of(config, place), origin=origin)
+
+
+def settings_of(config: RunConfig, folder: Path) -> dict[str, Any]:
+    """Return a configuration as a run folder keeps it: models in the folder itself are named from there."""
+    settings = config.model_dump(mode="json")
+    for member in settings["members"]:
+        place = Path(member["bi"])
+        if place.is_relative_to(folder):
+            member["bi"] = place.relative_to(folder).as_posix()
+    return settings
+
+
+def config_of(folder: Path) -> RunConfig:
+    """Read the configuration that a run folder keeps."""
+    config = RunConfig.model_validate(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
+    members = (
+        member.model_copy(update={"bi": str(folder / member.bi)}) if member.bi.startswith(f"{PREPARED}/") else member
+        for member in config.members
+    )
+    return config.model_copy(update={"members": tuple(members)})
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """What a run works with, and the hashes of what it was given."""
+
+    team: Team
+    pairs: PairSet
+    held_out: PairSet | None
+    judge: Judge | None
+    origin: dict[str, Any]
+
+
+def _agree(config: RunConfig, pairs: PairSet, *, judge: Judge | None, miner: Miner | None) -> _Terms:
+    """Find the team and the judge of a configuration whose members are resolved."""
+    if len(pairs) < 2:
+        raise DataError(f"got {len(pairs)} pairs; a run needs at least 2, and some thousands to be of use")
+    pairs, team, held_out = pairs.without_scores(), assemble(config), None
+    origin: dict[str, Any] = {"pairs": {"count": len(pairs), "hash": pairs.hash}}
+    if judge is None and config.selection == "label-free":
+        pairs, held_out = hold_out(pairs, seed=config.seed)
+        judge = LabelFreeJudge.of(held_out, seed=config.seed)
+    if judge is None and config.anchor == "auto":
+        raise ConfigurationError('anchor = "auto" needs a judge; give a dev set, or selection = "label-free"')
+    origin["judge"] = judge.fingerprint if judge else None
+    origin["models"] = {
+        member.name: {"bi": member.start.fingerprint(), "plm": member.plm.fingerprint()} for member in team
+    }
+    if miner is not None:
+        origin["remined"] = dict(miner.fingerprint)
+    return _Terms(team, pairs, held_out, judge, origin)
 
 
 def _run_cycles(team: Team, workshop: Workshop) -> tuple[Team, int]:

@@ -1,16 +1,15 @@
 """Measuring a finished run on test sets: its starts and its chosen models, pair by pair."""
 
-import json
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from pathlib import Path
 
 import numpy as np
 
-from trans_encoder.config import RunConfig
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.result import Result
+from trans_encoder.distill.run import config_of
 from trans_encoder.distill.team import ModelRef, assemble
 from trans_encoder.encoders.sharing import Together
 from trans_encoder.ranks import from_first_rank
@@ -38,9 +37,8 @@ def evaluate_run(run: Path, tests: Mapping[str, TestSet]) -> list[Outcome]:
 
 
 def _models(run: Path) -> Iterator[tuple[ModelKey, ModelRef]]:
-    config = RunConfig.model_validate(json.loads((run / "config.json").read_text(encoding="utf-8")))
     members = Result.open(run).members
-    for member in assemble(config):
+    for member in assemble(config_of(run)):
         chosen = members[member.name]
         kept = member.start.at(run / chosen.bi.folder, pooling=None)
         yield ModelKey("start", member.name, "bi"), member.start
