@@ -9,6 +9,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from trans_encoder.encoders import BiEncoder, CrossEncoder, find_kind, load_encoder
+from trans_encoder.encoders.known import KNOWN, Known
 from trans_encoder.errors import ConfigurationError
 
 
@@ -38,6 +39,36 @@ def test_pooling_is_read_from_the_checkpoint_unless_given(bert, tmp_path, mode):
     assert BiEncoder.load(tmp_path / "model").pooling == mode
     other = {"cls": "mean", "mean": "cls"}[mode]
     assert BiEncoder.load(tmp_path / "model", pooling=other).pooling == other
+
+
+def test_a_checkpoint_that_does_not_say_its_pooling_gets_the_known_one(bert, monkeypatch, tmp_path):
+    monkeypatch.setitem(KNOWN, str(bert), Known("plm", "cls"))
+    assert load_encoder(bert).pooling == "cls"
+    assert BiEncoder.load(bert, pooling="mean").pooling == "mean"
+    BiEncoder.load(bert, pooling="mean").save(tmp_path / "said")
+    monkeypatch.setitem(KNOWN, str(tmp_path / "said"), Known("plm", "cls"))
+    assert BiEncoder.load(tmp_path / "said").pooling == "mean"
+
+
+def test_a_guessed_pooling_is_said(bert, caplog, tmp_path):
+    plain = shutil.copytree(bert, tmp_path / "plain")
+    encoder = BiEncoder.load(plain)
+    assert encoder.pooling == "mean"
+    assert f"{plain} does not say how token embeddings" in caplog.text
+    encoder.save(tmp_path / "said")
+    caplog.clear()
+    BiEncoder.load(tmp_path / "said")
+    assert not caplog.text
+
+
+def test_a_model_that_is_remade_keeps_its_prompts_and_similarity(bert, tmp_path):
+    settings = {"prompts": {"match": "baker: "}, "default_prompt_name": "match", "similarity_fn_name": "dot"}
+    SentenceTransformer(modules=list(SentenceTransformer(str(bert))), **settings).save_pretrained(str(tmp_path / "bi"))
+    CrossEncoder.load(bert).save(tmp_path / "cross")
+    pooled = BiEncoder.load(tmp_path / "bi", pooling="cls")
+    for encoder in (pooled, BiEncoder.from_body(tmp_path / "cross", like=pooled)):
+        assert encoder.model.prompts["match"] == "baker: "
+        assert (encoder.model.default_prompt_name, encoder.model.similarity_fn_name) == ("match", "dot")
 
 
 def test_a_new_head_depends_on_the_seed_alone(bert):

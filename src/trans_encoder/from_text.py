@@ -24,7 +24,6 @@ from trans_encoder.config import MemberConfig, RunConfig, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
-from trans_encoder.distill.known import KNOWN
 from trans_encoder.distill.manifest import PREPARED, RunFolder, check_begun, check_owned, run_folder
 from trans_encoder.distill.remining import Miner
 from trans_encoder.distill.run import Result, run, settings_of
@@ -33,6 +32,7 @@ from trans_encoder.distill.stages import Stage, one_by_one
 from trans_encoder.distill.team import ModelRef, assemble, resolve_members
 from trans_encoder.distill.tracking import check_trackers
 from trans_encoder.encoders import BiEncoder
+from trans_encoder.encoders.known import KNOWN
 from trans_encoder.encoders.loading import is_sentence_encoder
 from trans_encoder.files import atomic_folder, write_json
 from trans_encoder.mining import Mix, mine

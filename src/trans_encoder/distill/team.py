@@ -8,10 +8,9 @@ from typing import Any, NamedTuple, Self
 
 from trans_encoder.config import MemberConfig, RunConfig
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.known import KNOWN
 from trans_encoder.distill.labels import Scores
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Encoder, Kind
-from trans_encoder.encoders.bi import PoolingMode
+from trans_encoder.encoders.known import KNOWN, PoolingMode, known_pooling
 from trans_encoder.encoders.loading import check_precision, checked_name
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.files import sha256
@@ -125,7 +124,7 @@ def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
         origin = find_plm(member)
         if origin.note:
             notes.append(f"{member.name}: {origin.note}")
-        pooling = member.pooling or (KNOWN[member.bi].pooling if member.bi in KNOWN else None)
+        pooling = member.pooling or known_pooling(member.bi)
         members.append(member.model_copy(update={"plm": origin.plm, "pooling": pooling}))
     return config.model_copy(update={"members": tuple(members)}), notes
 

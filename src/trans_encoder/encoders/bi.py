@@ -1,8 +1,10 @@
 """The bi-encoder: one sentence in, one embedding out; a pair's score is the cosine of its two embeddings."""
 
+import logging
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +18,7 @@ from torch.nn import functional
 
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.encoders.batching import Inputs, assemble, budget_batches, split_by_length
+from trans_encoder.encoders.known import PoolingMode, known_pooling
 from trans_encoder.encoders.loading import (
     Kind,
     best_device,
@@ -23,12 +26,14 @@ from trans_encoder.encoders.loading import (
     checked_name,
     explained,
     inference,
+    is_sentence_encoder,
     save_model,
 )
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, Tokens
 from trans_encoder.progress import progress
 
-PoolingMode = Literal["cls", "mean"]
+logger = logging.getLogger(__name__)
+
 Scores = NDArray[np.float32]
 
 # Distinct sentences are encoded once; only so many embeddings are held at a time, so that memory is bounded.
@@ -59,9 +64,10 @@ class BiEncoder:
         device: str | None = None,
         trust_remote_code: bool = False,
     ) -> Self:
-        """Load a bi-encoder, or a bare PLM under mean pooling, from a folder or hub name.
+        """Load a bi-encoder, or a bare PLM, from a folder or hub name.
 
-        `pooling` and `max_tokens` replace the checkpoint's own settings.
+        `pooling` and `max_tokens` replace the checkpoint's own settings. A checkpoint that does not say its pooling
+        gets that which it is known to be trained with, else the mean, and a warning.
         """
         path = checked_name(name, trust_remote_code=trust_remote_code)
         with explained(name):
@@ -72,6 +78,7 @@ class BiEncoder:
                 local_files_only=Path(path).exists(),
                 model_kwargs={"dtype": torch.float32, "use_safetensors": True},
             )
+            pooling = pooling or _unsaid_pooling(str(name))
             if pooling is not None:
                 model = _with_pooling(model, pooling)
         if max_tokens is not None:
@@ -84,7 +91,7 @@ class BiEncoder:
         """Make a bi-encoder from the body of a saved cross-encoder, pooled as `like` ("sequential", section 2.3)."""
         with explained(folder):
             body = Transformer(str(folder), model_kwargs={"dtype": torch.float32, "use_safetensors": True})
-            model = SentenceTransformer(modules=[body, *list(like.model)[1:]], device=str(like.device))
+            model = _remade([body, *list(like.model)[1:]], like=like.model)
         model.max_seq_length = like.max_tokens
         return cls(model, name=str(folder))
 
@@ -189,4 +196,35 @@ def _with_pooling(model: SentenceTransformer, mode: PoolingMode) -> SentenceTran
     body: Any = model[0]
     pooling = Pooling(body.get_embedding_dimension(), pooling_mode=mode)
     rest = [module for module in list(model)[1:] if not isinstance(module, Pooling)]
-    return SentenceTransformer(modules=[body, pooling, *rest], device=str(model.device))
+    return _remade([body, pooling, *rest], like=model)
+
+
+def _remade(modules: list[Any], *, like: SentenceTransformer) -> SentenceTransformer:
+    """Put modules together to a model with the device, prompts and similarity of another."""
+    return SentenceTransformer(
+        modules=modules,
+        device=str(like.device),
+        prompts={name: prompt for name, prompt in like.prompts.items() if prompt is not None},
+        default_prompt_name=like.default_prompt_name,
+        similarity_fn_name=like.similarity_fn_name,
+    )
+
+
+def _unsaid_pooling(name: str) -> PoolingMode | None:
+    """Return the pooling of a checkpoint that does not say it, if it is known; warn if it is not."""
+    if is_sentence_encoder(name):
+        return None
+    pooling = known_pooling(name)
+    if pooling is None:
+        _warn_of_guess(name)
+    return pooling
+
+
+@cache
+def _warn_of_guess(name: str) -> None:
+    """Warn once of each model."""
+    logger.warning(
+        "%s does not say how token embeddings become a sentence's, so their mean is taken; "
+        "if it was trained otherwise, save it once as a SentenceTransformer with its own pooling",
+        name,
+    )

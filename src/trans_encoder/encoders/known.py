@@ -2,12 +2,14 @@
 
 from typing import Literal, NamedTuple
 
+PoolingMode = Literal["cls", "mean"]
+
 
 class Known(NamedTuple):
     """What is known of a released checkpoint."""
 
     plm: str
-    pooling: Literal["cls", "mean"] | None = None
+    pooling: PoolingMode | None = None
     """Given only where the checkpoint itself does not say."""
 
 
@@ -32,3 +34,8 @@ KNOWN: dict[str, Known] = {
     "sentence-transformers/all-distilroberta-v1": Known("distilbert/distilroberta-base"),
 }
 """By hub name."""
+
+
+def known_pooling(name: str) -> PoolingMode | None:
+    """Return the pooling that a checkpoint was trained with, if it is known and the checkpoint itself does not say."""
+    return KNOWN[name].pooling if name in KNOWN else None
