@@ -7,11 +7,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, CanineTokenizer
 
 from conftest import FAMILIES
+from trans_encoder.encoders import tokens
 from trans_encoder.encoders.batching import assemble, budget_batches, epoch_batches, split_by_length
 from trans_encoder.encoders.tokens import Layout, PairTokeniser, longest_first, tokenise
+from trans_encoder.errors import ConfigurationError
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=300).map(np.array)
 
@@ -50,6 +52,24 @@ def test_longest_first_truncates_as_fast_tokenizers_do(first, second, room):
 def test_a_pair_set_is_tokenised_once(bert, pairs):
     tokeniser = PairTokeniser(AutoTokenizer.from_pretrained(bert))
     assert tokeniser(pairs, max_tokens=32) is PairTokeniser(AutoTokenizer.from_pretrained(bert))(pairs, max_tokens=64)
+
+
+def test_what_is_remembered_is_bounded_in_bytes(bert, pairs, monkeypatch):
+    PairTokeniser.forget()
+    tokeniser = PairTokeniser(AutoTokenizer.from_pretrained(bert))
+    parts = [pairs.between(start, start + 8) for start in range(0, 32, 8)]
+    monkeypatch.setattr(tokens, "_REMEMBERED_BYTES", 2 * tokeniser(parts[0], max_tokens=32).nbytes)
+    for part in parts:
+        last = tokeniser(part, max_tokens=32)
+    held = list(PairTokeniser._remembered.values())
+    assert 1 <= len(held) <= 2
+    assert held[-1] is last
+    PairTokeniser.forget()
+
+
+def test_a_tokenizer_written_in_python_is_refused_with_what_to_do():
+    with pytest.raises(ConfigurationError, match="CanineTokenizer is written in Python; expected a fast one"):
+        Layout.of(CanineTokenizer(), texts=1)
 
 
 @given(LENGTHS, st.integers(16, 512))

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.storage import spool_array
+from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import progress
 
 Integers = NDArray[np.int64]
 
 _SENTENCES_AT_ONCE = 2048
 _REMEMBERED = 8
+_REMEMBERED_BYTES = 2 * 2**30
 _BLOCK_PAIRS = 1 << 20
 
 
@@ -51,6 +53,11 @@ class PairTokens:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory and of temporary disk that it takes."""
+        return self.tokens.ids.nbytes + self.tokens.starts.nbytes + self.index.nbytes
 
     def both_orders(self) -> "PairTokens":
         """Return the pairs followed by the swapped pairs."""
@@ -98,10 +105,15 @@ class PairTokeniser:
         key = (self._key, pairs.without_scores().hash, cap)
         if key not in self._remembered:
             self._remembered[key] = self._tokenised(pairs, max_tokens=cap)
-            if len(self._remembered) > _REMEMBERED:
+            while len(self._remembered) > 1 and self._too_much():
                 self._remembered.popitem(last=False)
         self._remembered.move_to_end(key)
         return self._remembered[key]
+
+    @classmethod
+    def _too_much(cls) -> bool:
+        held = sum(pairs.nbytes for pairs in cls._remembered.values())
+        return len(cls._remembered) > _REMEMBERED or held > _REMEMBERED_BYTES
 
     def _tokenised(self, pairs: PairSet, *, max_tokens: int) -> PairTokens:
         """Tokenise the pairs, each distinct sentence once in every block of them; one block is in memory at a time."""
@@ -175,6 +187,11 @@ class Layout:
     @classmethod
     def of(cls, tokenizer: Any, *, texts: int) -> "Layout":
         """Find the layout for inputs of one or two texts."""
+        if not getattr(tokenizer, "is_fast", False):
+            raise ConfigurationError(
+                f"the tokenizer {type(tokenizer).__name__} is written in Python; expected a fast one (tokenizer.json). "
+                f"Give a model that has one, or convert it once with transformers.convert_slow_tokenizer"
+            )
         encoded = tokenizer(*["a"] * texts, return_token_type_ids=True)
         sequence = encoded.sequence_ids(0)
         types = encoded["token_type_ids"]
