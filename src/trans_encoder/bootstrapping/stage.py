@@ -26,7 +26,8 @@ from trans_encoder.distill.stages import Stage, one_by_one, scratch
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.distill.tracking import LOGS, check_trackers, tracked
 from trans_encoder.distill.work import TRAINING
-from trans_encoder.encoders.bi import BiEncoder, PoolingMode
+from trans_encoder.encoders.bi import BiEncoder
+from trans_encoder.encoders.known import PoolingMode
 from trans_encoder.encoders.loading import Precision
 from trans_encoder.encoders.training import TrainingOptions
 from trans_encoder.files import atomic_folder, write_json
