@@ -8,6 +8,7 @@ import pytest
 
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.labels import PseudoLabels, anchored, label
+from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.errors import DataError, RunError
 
@@ -63,6 +64,18 @@ def test_the_file_holds_texts_teachers_and_provenance(pairs, teachers, tmp_path)
     np.testing.assert_array_equal(opened.scores, labels.scores)
     for name, scores in labels.by_teacher.items():
         np.testing.assert_array_equal(opened.by_teacher[name], scores)
+
+
+def test_provenance_tells_teachers_of_one_name_apart(pairs, bert, tmp_path):
+    def fingerprint():
+        teacher = ModelRef("anna", "bi", str(tmp_path / "bi"), max_tokens=32)
+        return label(pairs, [teacher]).provenance["fingerprints"]["anna"]
+
+    BiEncoder.load(bert, pooling="mean").save(tmp_path / "bi")
+    before = fingerprint()
+    assert fingerprint() == before
+    BiEncoder.load(bert, pooling="cls").save(tmp_path / "bi")
+    assert fingerprint() != before
 
 
 def test_known_pairs_are_not_read_again(pairs, teachers, tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from trans_encoder.config import MemberConfig, make_config
-from trans_encoder.distill.team import assemble, base_model, find_plm, resolve_members
+from trans_encoder.distill.team import ModelRef, assemble, base_model, find_plm, resolve_members
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.errors import RunError
 
@@ -96,3 +96,19 @@ def test_a_fingerprint_changes_with_the_weights(tmp_path, tiny_model):
     weights[-1] ^= 1
     (folder / "model.safetensors").write_bytes(weights)
     assert member.start.fingerprint() != before
+
+
+def test_the_fingerprint_of_a_hub_model_names_the_commit_that_is_stored(tmp_path, monkeypatch):
+    monkeypatch.setattr("transformers.utils.hub.constants.HF_HUB_CACHE", str(tmp_path))
+    repository = tmp_path / "models--somebody--model"
+
+    def fingerprint(commit):
+        (repository / "refs").mkdir(parents=True, exist_ok=True)
+        (repository / "refs" / "main").write_text(commit)
+        (repository / "snapshots" / commit).mkdir(parents=True, exist_ok=True)
+        (repository / "snapshots" / commit / "config.json").write_text("{}")
+        return ModelRef("member", "bi", "somebody/model", max_tokens=None).fingerprint()
+
+    for commit in ("a" * 40, "b" * 40):
+        assert fingerprint(commit) == {"hub": "somebody/model", "revision": commit}
+    assert ModelRef("member", "bi", "somebody/unseen", max_tokens=None).fingerprint() == {"hub": "somebody/unseen"}

@@ -5,12 +5,13 @@ cross-encoders. Weighting, filtering and anchoring are all `PseudoLabels -> Pseu
 a negative target; it clamps targets to [0, 1], which leaves its optimum where it was, and the run reports how many.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -122,11 +123,23 @@ _REMEDIES: dict[str, str] = {
 }
 
 
+@runtime_checkable
+class _Identified(Protocol):
+    """A teacher that can be told apart from another of the same name."""
+
+    def fingerprint(self) -> Mapping[str, str]: ...
+
+
+def _digest(fingerprint: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(fingerprint, sort_keys=True).encode()).hexdigest()
+
+
 def _provenance(pairs: PairSet, *, teachers: Sequence[Teacher], cycle: int | None) -> dict[str, Any]:
     kinds = sorted({teacher.kind for teacher in teachers})
     return {
         "kind": kinds[0] if len(kinds) == 1 else "mixed",
         "teachers": [teacher.name for teacher in teachers],
+        "fingerprints": {each.name: _digest(each.fingerprint()) for each in teachers if isinstance(each, _Identified)},
         "cycle": cycle,
         "pairs": pairs.hash,
         "package": version("trans-encoder"),

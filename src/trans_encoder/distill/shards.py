@@ -90,6 +90,10 @@ class Sharded:
         """The teacher's kind."""
         return self.teacher.kind
 
+    def fingerprint(self) -> dict[str, str]:
+        """Tell the teacher apart from others."""
+        return self.teacher.fingerprint()
+
     def score(self, _: PairSet) -> Scores:
         """Put the shards together."""
         return np.concatenate([shard.read(self.folder / shard.name) for shard in self.shards])

@@ -11,9 +11,8 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.labels import Scores
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Encoder, Kind
 from trans_encoder.encoders.known import KNOWN, PoolingMode, known_pooling
-from trans_encoder.encoders.loading import check_precision, checked_name
+from trans_encoder.encoders.loading import check_precision, checked_name, fingerprint
 from trans_encoder.errors import DataError, RunError
-from trans_encoder.files import sha256
 
 _MOST_UNKNOWN = 0.5  # the share of tokens beyond which nobody could tell what a text says
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -28,7 +27,8 @@ class ModelRef:
     kind: Kind
     source: str
     """A folder or a hub name."""
-    max_tokens: int
+    max_tokens: int | None
+    """What longer texts are cut to; the model's own length if None."""
     pooling: PoolingMode | None = None
     device: str | None = None
     trust_remote_code: bool = False
@@ -71,12 +71,8 @@ class ModelRef:
         return replace(self, source=str(source), **changes)
 
     def fingerprint(self) -> dict[str, str]:
-        """Return the checksums of a local model's files, or the hub name."""
-        folder = Path(self.source).expanduser()
-        if not folder.is_dir():
-            return {"hub": self.source}
-        files = sorted(path for path in folder.rglob("*") if path.suffix in (".json", ".safetensors", ".txt", ".model"))
-        return {path.relative_to(folder).as_posix(): sha256(path) for path in files}
+        """Tell the model apart from others: see `encoders.loading.fingerprint`."""
+        return fingerprint(self.source)
 
 
 @dataclass(frozen=True)

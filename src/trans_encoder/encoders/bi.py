@@ -25,6 +25,7 @@ from trans_encoder.encoders.loading import (
     check_length,
     checked_name,
     explained,
+    fingerprint,
     inference,
     is_sentence_encoder,
     save_model,
@@ -110,6 +111,10 @@ class BiEncoder:
         """How token embeddings become a sentence embedding."""
         modes = [module.get_config_dict()["pooling_mode"] for module in self.model if isinstance(module, Pooling)]
         return str(modes[0]) if modes else "none"
+
+    def fingerprint(self) -> dict[str, str]:
+        """Tell apart the model that was loaded from others."""
+        return fingerprint(self.name)
 
     def save(self, folder: Path) -> None:
         """Save as an ordinary sentence-transformers folder in safetensors."""

@@ -17,6 +17,7 @@ from trans_encoder.encoders.loading import (
     check_length,
     checked_name,
     explained,
+    fingerprint,
     inference,
     save_model,
 )
@@ -81,6 +82,10 @@ class CrossEncoder:
     def max_tokens(self) -> int:
         """Longest pair in tokens, special ones included."""
         return int(self.model.max_length or 512)
+
+    def fingerprint(self) -> dict[str, str]:
+        """Tell apart the model that was loaded from others."""
+        return fingerprint(self.name)
 
     def save(self, folder: Path) -> None:
         """Save as an ordinary sentence-transformers folder in safetensors."""

@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from trans_encoder.errors import ConfigurationError
+from trans_encoder.files import sha256
 
 Kind = Literal["bi", "cross"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
@@ -129,6 +130,22 @@ def _settings(name: str | Path, file: str) -> dict[str, Any]:
     with explained(name):
         found = cached_file(str(folder if folder.exists() else name), file, _raise_exceptions_for_missing_entries=False)
         return dict(json.loads(Path(found).read_text(encoding="utf-8"))) if found else {}
+
+
+def fingerprint(name: str | Path) -> dict[str, str]:
+    """Return the checksums of a local model's files, or a hub name with the commit of what is stored here of it."""
+    from transformers.utils.hub import cached_file
+
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        files = sorted(path for path in folder.rglob("*") if path.suffix in (".json", ".safetensors", ".txt", ".model"))
+        return {path.relative_to(folder).as_posix(): sha256(path) for path in files}
+    try:
+        # Fetched if need be, so that a run knows the commit from its beginning.
+        stored = cached_file(str(name), "config.json")
+    except OSError:
+        stored = None
+    return {"hub": str(name), **({"revision": Path(stored).parent.name} if stored else {})}
 
 
 def save_model(model: Any, folder: Path) -> None:
