@@ -106,6 +106,22 @@ def test_a_cut_off_checkpoint_is_passed_over(bert, pairs, tmp_path):
     train(BiEncoder.load(bert), labelled(pairs), plan=PLAN, options=replace(options, judge=None))
 
 
+def test_a_checkpoint_of_other_labels_is_not_continued(bert, pairs, tmp_path):
+    def interrupt(_) -> float:
+        raise KeyboardInterrupt
+
+    options = TrainingOptions(folder=tmp_path / "run", judge=interrupt, made_from="old labels")
+    with pytest.raises(KeyboardInterrupt):
+        train(BiEncoder.load(bert), labelled(pairs), plan=PLAN, options=options)
+    assert list((tmp_path / "run").glob("checkpoint-*"))
+    new = replace(options, judge=None, made_from="new labels")
+    trained = train(BiEncoder.load(bert), labelled(pairs, seed=1), plan=PLAN, options=new)
+    afresh = replace(new, folder=tmp_path / "afresh")
+    whole = train(BiEncoder.load(bert), labelled(pairs, seed=1), plan=PLAN, options=afresh)
+    assert trained.history == whole.history
+    assert same(weights(trained.encoder), weights(whole.encoder))
+
+
 def test_the_best_checkpoint_is_kept_and_only_a_strictly_better_one_replaces_it(bert, pairs, tmp_path):
     scores = iter([1.0, 3.0, 3.0, 2.0, 2.5, 0.0])
     seen = []

@@ -4,10 +4,11 @@ Each is a small immutable object that is called with the path of its result. It 
 so that it can be sent to another process.
 """
 
+import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
 
@@ -22,7 +23,7 @@ from trans_encoder.distill.tracking import tracked
 from trans_encoder.encoders import BiEncoder, Encoder, Kind
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.errors import DataError, RunError
-from trans_encoder.files import atomic_file, atomic_folder, write_json
+from trans_encoder.files import atomic_file, atomic_folder, sha256, write_json
 from trans_encoder.ranks import is_first_rank
 
 TRAINING = "training.json"
@@ -169,6 +170,7 @@ class Train:
             precision=self.precision,
             trackers=self.trackers,
             description=description,
+            made_from=self._made_from(),
         )
         try:
             with tracked(self.trackers, self.logs):
@@ -193,6 +195,18 @@ class Train:
                 "history": [asdict(moment) for moment in training.history],
             }
             write_json(temporary / TRAINING, record)
+
+    def _made_from(self) -> str:
+        """Return a hash of what decides the training: a checkpoint of another one must not be continued."""
+        parts = {
+            "labels": sha256(self.labels),
+            "student": [model.fingerprint() for model in self.student.weights()],
+            "plan": self.plan.model_dump(mode="json"),
+            "seed": self.student.seed,
+            "both_orders": self.both_orders,
+            "judge": self.judge.fingerprint if self.judge else None,
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -224,7 +238,7 @@ class Keep:
         """Write the model folder."""
         with atomic_folder(path) as temporary:
             if self.is_start:
-                self.model.load().save(temporary)
+                replace(self.model, max_tokens=None).load().save(temporary)
             else:
                 shutil.copytree(
                     self.model.source, temporary, dirs_exist_ok=True, ignore=shutil.ignore_patterns(TRAINING)

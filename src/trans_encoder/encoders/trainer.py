@@ -53,6 +53,7 @@ class Checkpoint:
 class Kept:
     """What a checkpoint must remember beside the trainer's own state."""
 
+    made_from: str = ""
     history: list[Checkpoint] = field(default_factory=list)
     best_step: int = 0
     best_score: float | None = None
@@ -144,7 +145,7 @@ class StageTrainer(Trainer):
     def __init__(
         self, student: "Encoder", objective: "Objective", *, plan: OptimisationPlan, options: "TrainingOptions"
     ) -> None:
-        self.kept = Kept()
+        self.kept = Kept(options.made_from)
         self._student, self._objective, self._plan, self._options = student, objective, plan, options
         super().__init__(
             model=objective.module,
@@ -157,7 +158,7 @@ class StageTrainer(Trainer):
 
     def run(self) -> None:
         """Train from the last whole checkpoint, or from the start, to the end; then put the best weights back."""
-        checkpoint = from_first_rank(lambda: _last_whole_checkpoint(self._options.folder))
+        checkpoint = from_first_rank(lambda: _last_whole_checkpoint(self._options))
         if checkpoint is not None:
             self.kept = Kept.load(checkpoint)
         steps = self._plan.epochs * len(self._batches())
@@ -324,10 +325,11 @@ class _EachStep(TrainerCallback):
         return control
 
 
-def _last_whole_checkpoint(folder: Path) -> Path | None:
-    """Return the newest whole checkpoint and remove the others: what is not whole was cut off or altered."""
-    checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
-    last = next((path for path in reversed(checkpoints) if _is_whole(path)), None)
+def _last_whole_checkpoint(options: "TrainingOptions") -> Path | None:
+    """Return the newest whole checkpoint of this training and remove the others, cut off, altered or of another."""
+    checkpoints = sorted(options.folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+    usable = (path for path in reversed(checkpoints) if _is_whole(path))
+    last = next((path for path in usable if Kept.load(path).made_from == options.made_from), None)
     for path in checkpoints:
         if path != last:
             shutil.rmtree(path)

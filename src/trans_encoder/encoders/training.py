@@ -50,6 +50,8 @@ class TrainingOptions:
     """Chosen by the device's capability unless given."""
     trackers: tuple[str, ...] = ()
     """Names that transformers' report_to knows, such as tensorboard or wandb."""
+    made_from: str = ""
+    """A hash of what the training is made from; checkpoints of another are not continued."""
     description: str = "training"
     """What the progress bar calls it."""
 
