@@ -168,6 +168,23 @@ def test_the_result_tells_scores_and_ensembles(mutual, dev):
     assert "on dev" in result.summary
 
 
+def test_one_chosen_model_is_loaded_as_the_run_was_told_and_no_other(mutual, tmp_path):
+    run = shutil.copytree(mutual, tmp_path / "run")
+    result = Result.open(run)
+    best, other = sorted(result.members, key=lambda name: -result.members[name].bi.score)
+    shutil.rmtree(run / "best" / other / "bi")
+    assert result.bi is result.bi
+    assert result.bi.name.endswith(f"{best}/bi")
+    assert result.bi.device.type == "cpu"
+    model = run / "best" / best / "bi" / "config.json"
+    model.write_text(json.dumps({**json.loads(model.read_text()), "auto_map": {}}))
+    with pytest.raises(ConfigurationError, match="asks to run its own code"):
+        Result.open(run).bi  # noqa: B018
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**config, "trust_remote_code": True}))
+    assert Result.open(run).bi.name.endswith(f"{best}/bi")
+
+
 def test_chosen_models_are_ordinary_sentence_transformers_folders(mutual, dev):
     first, second = dev.sentence1.to_pylist(), dev.sentence2.to_pylist()
     result = Result.open(mutual)
@@ -313,6 +330,7 @@ def test_a_start_that_was_better_is_kept_and_the_result_says_so(bert, pairs, dev
     assert result.helped["bi"] is False
     assert result.summary.startswith("It did not help the bi-encoder: the start")
     np.testing.assert_allclose(result.bi.score(dev), BiEncoder.load(bert).score(dev), atol=1e-6)
+    assert result.bi.max_tokens == BiEncoder.load(bert).max_tokens > make_config([str(bert)]).bi.max_tokens
     assert "unchanged" in (tmp_path / "best" / "bi" / "README.md").read_text()
 
 

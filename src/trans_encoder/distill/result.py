@@ -7,7 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, cast
 
+from trans_encoder.distill.manifest import CONFIG
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Kind, load_encoder
+from trans_encoder.encoders.loading import best_device
 from trans_encoder.errors import RunError
 
 RESULT = "result.json"
@@ -58,6 +60,7 @@ class Result:
     """For each kind, whether the members are better on average than their starts; None if that is not known."""
     summary: str
     notes: tuple[str, ...] = field(default=())
+    _loaded: dict[str, BiEncoder | CrossEncoder] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def open(cls, folder: str | Path) -> Self:
@@ -84,21 +87,31 @@ class Result:
     @property
     def bi(self) -> BiEncoder:
         """The bi-encoder with the best score; if nothing was judged, the first member's."""
-        return self.bis[self._best("bi")]
+        return cast(BiEncoder, self._load(self.members[self._best("bi")].bi))
 
     @property
     def cross(self) -> CrossEncoder:
         """The cross-encoder with the best score; if nothing was judged, the first member's."""
-        if not self.crosses:
+        if not any(member.cross for member in self.members.values()):
             raise RunError("this run trained no cross-encoder: its formulation was bi (standard self-distillation)")
-        return self.crosses[self._best("cross")]
+        return cast(CrossEncoder, self._load(cast(Chosen, self.members[self._best("cross")].cross)))
 
     def _best(self, kind: Kind) -> str:
         scores = {name: chosen.score for name, member in self.members.items() if (chosen := member.chosen(kind))}
         return max(scores, key=lambda name: float("-inf") if scores[name] is None else cast(float, scores[name]))
 
     def _load(self, chosen: Chosen) -> BiEncoder | CrossEncoder:
-        return load_encoder(self.folder / chosen.folder)
+        """Load a model once, where and as the run was told to."""
+        if chosen.folder not in self._loaded:
+            self._loaded[chosen.folder] = load_encoder(self.folder / chosen.folder, **self._settings)
+        return self._loaded[chosen.folder]
+
+    @cached_property
+    def _settings(self) -> dict[str, Any]:
+        config = json.loads((self.folder / CONFIG).read_text(encoding="utf-8"))
+        # A finished run may be opened on a machine without the device that it ran on.
+        here = config["device"].partition(":")[0] in ("cpu", best_device().partition(":")[0])
+        return {"device": config["device"] if here else None, "trust_remote_code": config["trust_remote_code"]}
 
 
 def _member(entry: dict[str, Any]) -> MemberResult:
