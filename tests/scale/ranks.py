@@ -42,7 +42,7 @@ def check_death(lab: Laboratory) -> list[str]:
     wait_for(process, lab.root / "killed", "cycle-1/*/bi.training/checkpoint-*/checksums.json")
     (victim,) = (child for child in psutil.Process(process.pid).children() if child.environ().get("RANK") == "1")
     victim.send_signal(signal.SIGKILL)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode != 0
     assert "the same command continues" in errors, errors
     again = lab.start("killed", ranks=2)

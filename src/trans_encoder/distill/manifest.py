@@ -8,6 +8,7 @@ import errno
 import json
 import logging
 import os
+import platform
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -70,6 +71,7 @@ class RunFolder:
             with _claimed(path, config) if is_first_rank() else nullcontext():
                 folder = cls(path, engine, advance)
                 folder._stages, folder._origin = from_first_rank(lambda: folder._begun(config, origin))
+                check_shared(path)
                 with _in_place(path):
                     yield folder
         except (OSError, SafetensorError, RuntimeError) as error:
@@ -169,6 +171,15 @@ def run_folder(out: str | Path) -> Path:
             f"finished run to the store afterwards"
         )
     return Path(out).absolute()
+
+
+def check_shared(run: Path) -> None:
+    """Refuse to work for a run whose folder this machine does not see."""
+    if not (run / MANIFEST).exists():
+        raise RunError(
+            f"{platform.node()} does not see the run folder {run}; "
+            f"give a folder on storage that all machines of the run share (--out)"
+        )
 
 
 def check_owned(path: Path, config: Mapping[str, Any]) -> None:

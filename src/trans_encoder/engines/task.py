@@ -1,12 +1,10 @@
 """What a worker does with a stage that it is given."""
 
 import os
-import platform
 from pathlib import Path
 
-from trans_encoder.distill.manifest import MANIFEST
+from trans_encoder.distill.manifest import check_shared
 from trans_encoder.distill.stages import Spent, Work, perform
-from trans_encoder.errors import RunError
 
 RESUME = "what is finished is kept, and the same command continues"
 
@@ -21,11 +19,7 @@ def do(work: Work, path: Path, *, run: Path, threads: int | None) -> Spent:
     """Do the work of a stage in this process, which must see the run folder."""
     import torch
 
-    if not (run / MANIFEST).exists():
-        raise RunError(
-            f"the worker on {platform.node()} does not see the run folder {run}; "
-            f"give a folder on storage that all machines share (--out)"
-        )
+    check_shared(run)
     if threads is not None:
         torch.set_num_threads(threads)
     return perform(work, path)
