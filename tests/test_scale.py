@@ -32,7 +32,7 @@ from trans_encoder.errors import ConfigurationError, MissingExtraError, RunError
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    return Laboratory.build(tmp_path_factory.mktemp("lab"), pairs=203)
+    return Laboratory.build(tmp_path_factory.mktemp("lab"), pairs=403)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import signal
 import time
 from pathlib import Path
-from subprocess import Popen
 
 import numpy as np
 import psutil
@@ -39,7 +38,9 @@ def check_ranks(lab: Laboratory, reference: Path) -> list[str]:
 def check_death(lab: Laboratory) -> list[str]:
     """Kill rank 1 in a training; the run must end, and continue to what it would have been."""
     process = lab.start("killed", ranks=2)
-    wait_for(process, lab.root / "killed", "cycle-1/*/bi.training/checkpoint-*/checksums.json")
+    while not list(lab.root.glob("killed/cycle-1/*/bi.training/checkpoint-*/checksums.json")):
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.01)
     (victim,) = (child for child in psutil.Process(process.pid).children() if child.environ().get("RANK") == "1")
     victim.send_signal(signal.SIGKILL)
     _, errors = process.communicate(timeout=600)
@@ -51,10 +52,3 @@ def check_death(lab: Laboratory) -> list[str]:
     different = different_files(lab.root / "ranks", lab.root / "killed")
     assert not different, different
     return ["rank 1 killed in a training: the run ended, the same command continued it to the same bytes"]
-
-
-def wait_for(process: "Popen[str]", folder: Path, pattern: str, *, count: int = 1) -> None:
-    """Wait until so many files of a pattern are there."""
-    while len(list(folder.glob(pattern))) < count:
-        assert process.poll() is None, process.communicate()[1]
-        time.sleep(0.01)
