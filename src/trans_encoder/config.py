@@ -118,7 +118,7 @@ class RunConfig(_Frozen):
     bi: TrainingPlan
     """How bi-encoders are trained."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Number format of training; auto takes the best that the device has."""
+    """Number format of training and of the labels; auto takes the best that the device has."""
     device: str = Field(default="auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
     """auto, cpu, mps, cuda or cuda:N."""
     trackers: tuple[Literal["tensorboard", "wandb"], ...] = ()

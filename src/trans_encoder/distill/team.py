@@ -11,7 +11,7 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.labels import Scores
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Encoder, Kind
 from trans_encoder.encoders.known import KNOWN, PoolingMode, known_pooling
-from trans_encoder.encoders.loading import check_precision, checked_name, fingerprint
+from trans_encoder.encoders.loading import Precision, check_precision, checked_name, fingerprint
 from trans_encoder.errors import DataError, RunError
 
 _MOST_UNKNOWN = 0.5  # the share of tokens beyond which nobody could tell what a text says
@@ -32,28 +32,34 @@ class ModelRef:
     pooling: PoolingMode | None = None
     device: str | None = None
     trust_remote_code: bool = False
+    precision: Precision = "fp32"
+    """Number format of scoring."""
 
     def load(self) -> Encoder:
         """Load the model."""
-        if self.kind == "bi":
-            return BiEncoder.load(
-                self.source,
-                pooling=self.pooling,
-                max_tokens=self.max_tokens,
-                device=self.device,
-                trust_remote_code=self.trust_remote_code,
-            )
-        return self.load_cross(seed=0)
+        if self.kind == "cross":
+            return self.load_cross(seed=0)
+        encoder = BiEncoder.load(
+            self.source,
+            pooling=self.pooling,
+            max_tokens=self.max_tokens,
+            device=self.device,
+            trust_remote_code=self.trust_remote_code,
+        )
+        encoder.precision = self.precision
+        return encoder
 
     def load_cross(self, *, seed: int) -> CrossEncoder:
         """Load the model as a cross-encoder; a head that it does not have yet is drawn from `seed`."""
-        return CrossEncoder.load(
+        encoder = CrossEncoder.load(
             self.source,
             max_tokens=self.max_tokens,
             device=self.device,
             trust_remote_code=self.trust_remote_code,
             seed=seed,
         )
+        encoder.precision = self.precision
+        return encoder
 
     def score(self, pairs: PairSet) -> Scores:
         """Load the model, score pairs, let it go; refuse texts that are mostly unknown to it."""
@@ -144,6 +150,7 @@ def _member(member: MemberConfig, config: RunConfig) -> Member:
         pooling=member.pooling,
         device=None if config.device == "auto" else config.device,
         trust_remote_code=config.trust_remote_code,
+        precision=config.precision,
     )
     source = member.plm or member.bi
     plm = replace(start, kind="cross", source=source, max_tokens=config.cross.max_tokens, pooling=None)

@@ -21,6 +21,7 @@ from trans_encoder.encoders.batching import Inputs, assemble, budget_batches, sp
 from trans_encoder.encoders.known import PoolingMode, known_pooling
 from trans_encoder.encoders.loading import (
     Kind,
+    Precision,
     best_device,
     check_length,
     checked_name,
@@ -46,6 +47,8 @@ class BiEncoder:
     """A SentenceTransformer with the verbs of this package: load, score, save, and the batches of its training."""
 
     kind: Kind = "bi"
+    precision: Precision = "fp32"
+    """Number format of scoring: full, so that figures can be compared; a run sets its own."""
 
     def __init__(self, model: SentenceTransformer, *, name: str) -> None:
         """Wrap a loaded SentenceTransformer."""
@@ -149,7 +152,7 @@ class BiEncoder:
         lengths = self._cut(tokens.lengths[sentences]) + self.layout.extra
         embeddings: Scores | None = None
         with (
-            inference(self.model, self.device),
+            inference(self.model, self.device, precision=self.precision),
             progress(f"encoding with {self.name}", total=len(sentences)) as advance,
         ):
             for rows in budget_batches(lengths, max_batch_tokens=_BATCH_TOKENS[self.device.type]):

@@ -13,6 +13,7 @@ from trans_encoder.encoders.batching import Inputs, assemble, budget_batches, sp
 from trans_encoder.encoders.bi import Scores
 from trans_encoder.encoders.loading import (
     Kind,
+    Precision,
     best_device,
     check_length,
     checked_name,
@@ -33,6 +34,8 @@ class CrossEncoder:
     """A sentence-transformers CrossEncoder with the verbs of this package, mirroring `BiEncoder`."""
 
     kind: Kind = "cross"
+    precision: Precision = "fp32"
+    """Number format of scoring: full, so that figures can be compared; a run sets its own."""
 
     def __init__(self, model: sentence_transformers.CrossEncoder, *, name: str) -> None:
         """Wrap a loaded CrossEncoder with one label."""
@@ -95,7 +98,10 @@ class CrossEncoder:
         """Return the probability that the cross-encoder gives to each pair, in the given order (section 2.3)."""
         tokenised = self.tokeniser(pairs, max_tokens=self.max_tokens)
         scores = np.empty(len(pairs), dtype=np.float32)
-        with inference(self.model, self.device), progress(f"scoring with {self.name}", total=len(pairs)) as advance:
+        with (
+            inference(self.model, self.device, precision=self.precision),
+            progress(f"scoring with {self.name}", total=len(pairs)) as advance,
+        ):
             for rows in budget_batches(self.lengths(tokenised), max_batch_tokens=_BATCH_TOKENS[self.device.type]):
                 logits = self._forward(self._inputs(tokenised, rows))
                 scores[rows] = logits.float().sigmoid().cpu().numpy()

@@ -187,16 +187,13 @@ def check_precision(precision: Precision, device: str) -> None:
 
 
 @contextmanager
-def inference(module: torch.nn.Module, device: torch.device) -> Iterator[None]:
-    """Run without gradients or dropout, in full precision; the module's mode is put back after.
-
-    Labels, dev scores and evaluations are fp32 on every device, so that figures can be compared with others' and do not
-    depend on the machine; half precision is for training alone. Whether a GPU uses TF32 is left to torch's own setting.
-    """
+def inference(module: torch.nn.Module, device: torch.device, *, precision: Precision) -> Iterator[None]:
+    """Run without gradients or dropout, in the given number format; the module's mode is put back after."""
+    half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(resolved_precision(precision, device))
     training = module.training
     module.eval()
     try:
-        with torch.inference_mode(), torch.autocast(device.type, enabled=False):
+        with torch.inference_mode(), torch.autocast(device.type, dtype=half, enabled=half is not None):
             yield
     finally:
         module.train(training)
