@@ -256,6 +256,8 @@ def test_a_worse_result_is_never_kept_silently(bert, text, dev, tmp_path, monkey
 
 
 def test_refuses_unknown_settings(bert, text, tmp_path):
+    with pytest.raises(ConfigurationError, match="precision is fp16, but the run is on a CPU"):
+        bootstrap(text, bert, out=tmp_path, precision="fp16", device="cpu")
     with pytest.raises(ConfigurationError, match="unknown preset 'tiny'"):
         bootstrap(text, bert, out=tmp_path, preset="tiny")
     with pytest.raises(ConfigurationError, match="objective: given 'other'"):

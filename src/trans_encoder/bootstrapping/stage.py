@@ -28,7 +28,7 @@ from trans_encoder.distill.tracking import LOGS, check_trackers, tracked
 from trans_encoder.distill.work import TRAINING
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.known import PoolingMode
-from trans_encoder.encoders.loading import Precision
+from trans_encoder.encoders.loading import Precision, check_precision
 from trans_encoder.encoders.training import TrainingOptions
 from trans_encoder.files import atomic_folder, write_json
 from trans_encoder.progress import progress
@@ -61,6 +61,7 @@ def bootstrap(
     stage and returns what a finished one made. Trackers write to `out`/logs.
     """
     check_trackers(trackers)
+    check_precision(precision, device or "auto")
     plan = make_plan(preset, objective=objective, overrides=overrides)
     test = TestSet("dev", dev) if isinstance(dev, PairSet) else dev
     judge = None if test is None else DevJudge(test)
