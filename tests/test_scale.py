@@ -28,6 +28,7 @@ from trans_encoder.encoders.trainer import Share
 from trans_encoder.engines import make_engine
 from trans_encoder.engines.processes import side_by_side
 from trans_encoder.errors import ConfigurationError, MissingExtraError, RunError
+from trans_encoder.files import atomic_file
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def test_labels_are_made_in_shards_and_only_missing_ones_again(tmp_path, bert, p
     monkeypatch.setattr(ModelRef, "score", counted)
     with pytest.raises(KeyboardInterrupt):
         distil(pairs, str(bert), dev=dev, out=tmp_path / "run", **settings)
-    left = sorted((tmp_path / "run/cycle-1/labels-bi.parquet.training").iterdir())
+    left = sorted((tmp_path / "run/cycle-1/labels-bi.parquet.training").glob("*.parquet"))
     assert [path.name for path in left] == ["bert-32-000000000000.parquet", "bert-32-000000000020.parquet"]
     left[0].write_bytes(left[0].read_bytes()[:-40])  # damaged: made again
     asked.clear()
@@ -88,6 +89,34 @@ def test_labels_are_made_in_shards_and_only_missing_ones_again(tmp_path, bert, p
     assert asked == [20, 20, 16, 20]
     assert contents(run) == plain
     assert not list(run.rglob("*.training"))
+
+
+def test_parts_that_were_made_from_something_else_are_made_again(folder):
+    def write(text):
+        return lambda path: atomic_text(path, text)
+
+    def stage(text):
+        parts = (Stage("whole.training/part", {}, write(text)),)
+        return Stage("whole", {"text": text}, fail_or_copy, parts=parts)
+
+    for text in ("old", "new"):
+        with pytest.raises(RunError, match="not now"):
+            folder.complete([stage(text)])
+        assert (folder.path / "whole.training/part").read_text() == text
+    (folder.path / "ready").touch()
+    folder.complete([stage("new")])
+    assert (folder.path / "whole").read_text() == "new"
+
+
+def atomic_text(path, text):
+    with atomic_file(path) as temporary:
+        temporary.write_text(text)
+
+
+def fail_or_copy(path):
+    if not path.with_name("ready").exists():
+        raise RunError("not now")
+    atomic_text(path, (path.parent / "whole.training/part").read_text())
 
 
 def test_shards_give_the_labels_of_the_whole(tmp_path, bert, pairs, dev, small_shards, monkeypatch):

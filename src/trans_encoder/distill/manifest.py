@@ -32,6 +32,8 @@ from trans_encoder.ranks import from_first_rank, is_first_rank
 logger = logging.getLogger(__name__)
 
 CONFIG, ENVIRONMENT, MANIFEST, LOCK = "config.json", "environment.json", "manifest.json", ".lock"
+INPUTS = "inputs.json"
+"""In a stage's scratch folder: what its parts were made from."""
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _STORAGE = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
@@ -99,23 +101,33 @@ class RunFolder:
             if stage.name not in missing:
                 self._clear(stage)
         todo = [stage for stage in stages if stage.name in missing]
-        before = self._prepare([part for stage in todo for part in stage.parts])
+        before = self._prepare(todo)
         for stage, spent in self._done(todo):
             if is_first_rank():
                 self._record(stage, before.and_then(spent))
             self._clear(stage)
         self._stages = from_first_rank(lambda: self._stages)
 
-    def _prepare(self, parts: Sequence[Stage]) -> Spent:
+    def _prepare(self, stages: Sequence[Stage]) -> Spent:
         """Make those parts of stages that are not there yet."""
         begun, most = perf_counter(), Spent(0.0, None)
-        missing = from_first_rank(lambda: {part.name for part in parts if not (self.path / part.name).exists()})
+        parts = [part for stage in stages for part in stage.parts]
+        missing = from_first_rank(lambda: self._missing_parts(stages))
         todo = [part for part in parts if part.name in missing]
         with progress("parts of the stage", total=len(todo)) as advance:
             for _, spent in self._done(todo):
                 most = most.and_then(spent)
                 advance(1)
         return most._replace(seconds=perf_counter() - begun)
+
+    def _missing_parts(self, stages: Sequence[Stage]) -> set[str]:
+        """Return the parts that must be made, after removing those that were made from other inputs."""
+        for stage in stages:
+            note = scratch(self.path / stage.name) / INPUTS
+            if stage.parts and not _holds(note, stage.inputs):
+                shutil.rmtree(note.parent, ignore_errors=True)
+                write_json(note, stage.inputs)
+        return {part.name for stage in stages for part in stage.parts if not (self.path / part.name).exists()}
 
     def _done(self, stages: Sequence[Stage]) -> Iterator[tuple[Stage, Spent]]:
         """Have the work done: what is the owner's in this process, the rest by the engine."""
@@ -289,6 +301,13 @@ def damaged_files(run: Path, stages: Mapping[str, Any]) -> list[str]:
         return [file for file, known in files.items() if not _is_whole(run / file, known)]
     except (LookupError, TypeError, AttributeError, ValueError):
         return [MANIFEST]
+
+
+def _holds(note: Path, inputs: Mapping[str, Any]) -> bool:
+    try:
+        return bool(json.loads(note.read_text(encoding="utf-8")) == json.loads(json.dumps(inputs)))
+    except (OSError, ValueError):
+        return False
 
 
 def _is_whole(path: Path, known: Mapping[str, Any]) -> bool:
