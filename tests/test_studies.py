@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from conftest import graded
 from trans_encoder.cli import app
 from trans_encoder.data.tasks import Task, TestSet, load_task
-from trans_encoder.distill.known import KNOWN
 from trans_encoder.encoders import BiEncoder
+from trans_encoder.encoders.known import KNOWN
 from trans_encoder.errors import ConfigurationError, DataError, RunError
 from trans_encoder.evaluation.evaluate import evaluate
 from trans_encoder.presets import PRESETS
