@@ -36,7 +36,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper-binary": _paper(cycles=5, cross_epochs=3, bi_epochs=15, bi_batch_size=128),
     "paper-binary-large": _paper(cycles=5, cross_epochs=3, bi_epochs=15, bi_batch_size=64),
     # Small encoders want higher learning rates than the paper's base models and, with little to overfit with, no
-    # dropout; they gain nothing from many cycles. See docs/results.md.
+    # dropout: see docs/log.md.
     "small": {
         "cycles": 2,
         "cross": {
