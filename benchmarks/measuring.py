@@ -54,15 +54,21 @@ def _resident() -> int:
 
 
 def forward_flops(encoder: Encoder, lengths: np.ndarray) -> float:
-    """Return the useful operations of one forward pass over inputs of these lengths: matrix products, no padding."""
+    """Return the useful operations of one forward pass over inputs of these lengths: matrix products, no padding.
+
+    Of the last layer of a cross-encoder only the first token is read: the others are useful there as keys and values.
+    """
     config = encoder.model.config
-    body = sum(
-        weight.numel()
-        for name, weight in encoder.model.named_parameters()
-        if weight.ndim == 2 and "embedding" not in name
+    width, layers = config.hidden_size, config.num_hidden_layers
+    weights = sum(
+        weight.numel() for name, weight in encoder.model.named_parameters() if weight.ndim == 2 and ".layer." in name
     )
-    attention = 4 * config.num_hidden_layers * config.hidden_size * float((lengths.astype(float) ** 2).sum())
-    return 2 * body * float(lengths.sum()) + attention
+    tokens, squares = float(lengths.sum()), float((lengths.astype(float) ** 2).sum())
+    layer = 2 * weights / layers * tokens + 4 * width * squares
+    last = layer
+    if encoder.kind == "cross":
+        last = 2 * (2 * width**2 * tokens + (weights / layers - 2 * width**2) * len(lengths)) + 4 * width * tokens
+    return (layers - 1) * layer + last
 
 
 def exponent(sizes: list[int], seconds: list[float]) -> float:
