@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import resource
 import shutil
 from pathlib import Path
@@ -151,6 +152,18 @@ def test_a_run_may_be_moved(again, mutual, copy, tmp_path):
     shutil.rmtree(moved / "cycle-2" / "bert-32" / "cross")
     again(moved)
     assert contents(moved) == contents(mutual)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOLCK])
+def test_storage_without_locks_is_refused(again, copy, monkeypatch, code):
+    fcntl = pytest.importorskip("fcntl")
+
+    def flock(*_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(RunError, match="has no file locks"):
+        again(copy)
 
 
 def test_two_processes_cannot_work_in_one_folder(again, copy):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import subprocess
 import sys
 import time
@@ -16,9 +17,11 @@ from scale.cluster import check_cluster
 from scale.laboratory import Laboratory, different_files
 from scale.ranks import check_ranks
 from scale.works import LONG, die, sleep_or_fail
+from trans_encoder.bootstrapping import bootstrap
 from trans_encoder.config import EngineConfig, load_config
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill import shards
+from trans_encoder.data.text import Text
+from trans_encoder.distill import manifest, shards
 from trans_encoder.distill.manifest import RunFolder
 from trans_encoder.distill.run import distil
 from trans_encoder.distill.stages import Stage, one_by_one
@@ -204,6 +207,55 @@ def test_ranks_and_other_engines_exclude_each_other(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigurationError, match="engine of their own"), make_engine(EngineConfig(workers=2)):
         pass
+
+
+def test_several_processes_cannot_share_one_named_device():
+    with (
+        pytest.raises(ConfigurationError, match="cannot all work on cuda:1"),
+        make_engine(EngineConfig(workers=2), device="cuda:1"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        ({"ray_address": "auto"}, "add --engine ray"),
+        ({"name": "ray", "workers": 2}, "workers are local processes"),
+    ],
+)
+def test_settings_of_another_engine_are_refused(engine, said):
+    with pytest.raises(ConfigurationError, match=said):
+        load_config(None, {"members": ["a"], "engine": engine})
+
+
+def test_a_first_bi_encoder_is_refused_to_several_ranks(tmp_path, bert, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigurationError, match="made in one process"):
+        bootstrap(Text.from_sentences(["one", "two"]), bert, out=tmp_path / "start")
+
+
+def test_a_rank_with_other_inputs_than_the_first_is_refused_and_named(tmp_path, monkeypatch):
+    answers = iter([({}, {}), ({}, {"pairs": "theirs"})])
+    monkeypatch.setattr(manifest, "from_first_rank", lambda decide: decide() and next(answers))
+    with (
+        pytest.raises(RunError, match=f"(?s)do not agree.*{platform.node()}, pairs: was 'theirs', now 'ours'"),
+        RunFolder.open(
+            tmp_path / "run", config={}, origin={"pairs": "ours"}, engine=one_by_one, advance=lambda _: None
+        ),
+    ):
+        pass
+
+
+def test_an_error_names_the_rank_it_is_of(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", "from trans_encoder.cli import main; main()", "check", str(tmp_path / "none.toml")],
+        env={**os.environ, "WORLD_SIZE": "2", "RANK": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert f"rank 1 on {platform.node()}: cannot read the configuration" in done.stderr
 
 
 def test_the_engine_is_no_setting_of_the_run():

@@ -5,9 +5,9 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from trans_encoder.errors import ConfigurationError
@@ -210,7 +210,15 @@ class EngineConfig(_Frozen):
     num_cpus: float = Field(default=1.0, ge=0)
     """CPUs that each Ray task takes."""
     num_gpus: float | None = Field(default=None, ge=0)
-    """GPUs that each Ray task takes; 1 if not given and the cluster has any."""
+    """GPUs that each Ray task takes; 1 if not given and the cluster has any, 0 on the device cpu."""
+
+    @model_validator(mode="after")
+    def _one_engine(self) -> Self:
+        if self.name == "local" and self.ray_address is not None:
+            raise ValueError("ray_address is given, but the engine is local; add --engine ray")
+        if self.name == "ray" and self.workers is not None:
+            raise ValueError("workers are local processes; for Ray set num_cpus and num_gpus instead")
+        return self
 
 
 class Job(_Frozen):

@@ -23,9 +23,10 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path, *, make_parents: bool = True) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` when the block ends without an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if make_parents:
+        path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + PARTIAL)
     try:
         yield temporary
@@ -72,10 +73,15 @@ def _put_in_place(new: Path, path: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def write_json(path: Path, content: Any) -> None:
+def write_json(path: Path, content: Any, *, make_parents: bool = True) -> None:
     """Write `content` as indented JSON, atomically."""
-    with atomic_file(path) as temporary:
+    with atomic_file(path, make_parents=make_parents) as temporary:
         temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read back an object that `write_json` wrote."""
+    return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def sha256(path: Path) -> str:

@@ -30,9 +30,10 @@ from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.known import PoolingMode
 from trans_encoder.encoders.loading import Precision, check_precision
 from trans_encoder.encoders.training import TrainingOptions
+from trans_encoder.errors import ConfigurationError
 from trans_encoder.files import atomic_folder, write_json
 from trans_encoder.progress import progress
-from trans_encoder.ranks import is_first_rank
+from trans_encoder.ranks import is_first_rank, world_size
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +61,11 @@ def bootstrap(
     A dev set only chooses the best checkpoint. Overrides are fields of ContrastPlan. The same call continues a stopped
     stage and returns what a finished one made. Trackers write to `out`/logs.
     """
+    if world_size() > 1:
+        raise ConfigurationError(
+            "a first bi-encoder is made in one process: each sentence is contrasted with all others of its batch; "
+            "make it with trans-encoder bootstrap, without torchrun or accelerate launch, and give it as the model"
+        )
     check_trackers(trackers)
     check_precision(precision, device or "auto")
     plan = make_plan(preset, objective=objective, overrides=overrides)
@@ -71,7 +77,7 @@ def bootstrap(
         progress("stage 0", total=1) as advance,
         RunFolder.open(folder, config=config, origin=origin, engine=one_by_one, advance=advance) as run,
     ):
-        run.complete([Stage(BI, inputs=origin, work=work, by="all")])
+        run.complete([Stage(BI, inputs=origin, work=work)])
     return BiEncoder.load(Path(out) / BI, device=device, trust_remote_code=trust_remote_code)
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import platform
 import shlex
 import signal
 import sys
@@ -17,7 +18,7 @@ from rich.logging import RichHandler
 from typer.core import TyperGroup
 
 from trans_encoder.errors import TransEncoderError
-from trans_encoder.ranks import is_first_rank, world_size
+from trans_encoder.ranks import is_first_rank, rank, world_size
 
 _CONTINUE = ("train", "bootstrap", "experiment", "demo")
 """The commands that take up what they had finished when they were stopped."""
@@ -35,9 +36,6 @@ class Shell(TyperGroup):
         try:
             return super().invoke(ctx)
         except TransEncoderError as error:
-            # Every rank finds the same fault in arguments and data: one tells.
-            if error.exit_code == 2 and not is_first_rank():
-                raise typer.Exit(error.exit_code) from error
             _fail(error, code=error.exit_code, debug=ctx.params.get("debug", False))
         except BrokenPipeError:
             raise  # whoever read our output has seen enough; typer ends quietly
@@ -96,7 +94,8 @@ def _fail(error: Exception, *, code: int, debug: bool) -> None:
     console = Console(stderr=True)
     if debug:
         console.print_exception()
-    console.print(f"Error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+    where = f"rank {rank()} on {platform.node()}: " if world_size() > 1 else ""
+    console.print(f"Error: {where}{error}", style="red", markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(code)
 
 

@@ -205,7 +205,7 @@ class PairSet:
 
     def without_scores(self) -> "PairSet":
         """Return the same pairs unlabelled."""
-        return PairSet(self.table.select(["sentence1", "sentence2"]))
+        return PairSet(self.table.select(["sentence1", "sentence2"])) if "score" in self.table.column_names else self
 
     def concat(self, other: "PairSet") -> "PairSet":
         """Return these pairs followed by the others; scores are kept only if both have them."""

@@ -45,7 +45,10 @@ def spool_array(pieces: Iterable[npt.NDArray[Any]], *, dtype: npt.DTypeLike) -> 
                 file.write(np.ascontiguousarray(piece, dtype=dtype).data)
             except OSError as error:
                 raise RunError(_storage_problem(error)) from error
-        file.flush()
+        try:
+            file.flush()
+        except OSError as error:
+            raise RunError(_storage_problem(error)) from error
         if file.tell() == 0:
             return np.empty(0, dtype=dtype)
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=dtype)

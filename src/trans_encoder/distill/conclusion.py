@@ -1,7 +1,6 @@
 """The end of a run: choose among the cycles, put the chosen models in their place, and say whether it helped."""
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from trans_encoder.distill.stages import Stage
 from trans_encoder.distill.team import Member, ModelRef, Team
 from trans_encoder.distill.work import TRAINING, Keep
 from trans_encoder.encoders import Kind
-from trans_encoder.files import write_json
+from trans_encoder.files import read_json, write_json
 from trans_encoder.ranks import is_first_rank
 
 
@@ -72,10 +71,10 @@ def _kinds(config: RunConfig) -> tuple[Kind, ...]:
 
 def _candidates(member: Member, kind: Kind, *, root: Path, cycles: int) -> list[Candidate]:
     """Return the start and what each cycle made; a cross-encoder has no start and is compared with the bi-encoder's."""
-    found = [Candidate(member.start, cycle=0, step=0, score=_read(root / START)[member.name]["score"])]
+    found = [Candidate(member.start, cycle=0, step=0, score=read_json(root / START)[member.name]["score"])]
     for cycle in range(1, cycles + 1):
         folder = root / f"cycle-{cycle}" / member.name / kind
-        training = _read(folder / TRAINING)
+        training = read_json(folder / TRAINING)
         model = (member.start if kind == "bi" else member.plm).at(folder, pooling=None)
         found.append(Candidate(model, cycle, training["best_step"], training["best_score"]))
     return found
@@ -156,7 +155,7 @@ def _remined(workshop: Workshop, team: Team, *, cycles: int) -> list[str]:
     if workshop.miner is None:
         return []
     trainings = {
-        cycle: _read(workshop.folder.path / f"cycle-{cycle}" / team[0].name / "bi" / TRAINING)
+        cycle: read_json(workshop.folder.path / f"cycle-{cycle}" / team[0].name / "bi" / TRAINING)
         for cycle in range(2, cycles + 1)
     }
     return [
@@ -170,7 +169,7 @@ def _clamped(root: Path, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> l
     notes = []
     for cycle in range(1, cycles + 1):
         for kind in kinds:
-            training: dict[str, Any] = _read(root / f"cycle-{cycle}" / team[0].name / kind / TRAINING)
+            training: dict[str, Any] = read_json(root / f"cycle-{cycle}" / team[0].name / kind / TRAINING)
             if training["clamped"]:
                 notes.append(
                     f"cycle {cycle}: {training['clamped']:,} of {training['labels']:,} labels for the {kind}-encoders "
@@ -193,7 +192,3 @@ def _anchors(workshop: Workshop, *, cycles: int) -> list[str]:
 
 def _anchor(root: Path, cycle: int, kind: Kind) -> float:
     return float(read_provenance(root / f"cycle-{cycle}" / f"labels-{kind}.parquet").get("anchor", 0.0))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return dict(json.loads(path.read_text(encoding="utf-8")))

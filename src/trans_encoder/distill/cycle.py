@@ -1,7 +1,6 @@
 """One cycle of the method, and the workshop that turns its steps into stages of a run folder."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from trans_encoder.distill.team import Member, ModelRef, Team
 from trans_encoder.distill.tracking import LOGS
 from trans_encoder.distill.work import TRAINING, Anchor, JudgeStarts, Label, SavePairs, Student, Train, WriteHistory
 from trans_encoder.encoders import Kind
+from trans_encoder.files import read_json
 from trans_encoder.ranks import is_first_rank
 
 PAIRS, START, HISTORY = "pairs.arrow", "start.json", "history.jsonl"
@@ -59,7 +59,7 @@ class Workshop:
         self.folder.complete([Stage(START, inputs, JudgeStarts(starts, self.judge), by="all")])
         if self.judge is not None:
             unlearnt = {"kind": "bi", "step": 0, "epoch": 0.0, "loss": None}
-            scores = {name: entry["score"] for name, entry in _read(self._path(START)).items()}
+            scores = {name: entry["score"] for name, entry in read_json(self._path(START)).items()}
             self._history = [{"cycle": 0, "member": name, **unlearnt, "score": scores[name]} for name in scores]
 
     def mine_again(self, team: Team, *, cycle: int) -> None:
@@ -170,7 +170,7 @@ class Workshop:
     def _add_history(self, stages: Iterable[str]) -> None:
         """Add these trainings to the history; a continued run has them already, and its history never gets shorter."""
         for stage in stages:
-            training = _read(self._path(stage) / TRAINING)
+            training = read_json(self._path(stage) / TRAINING)
             place = {name: training[name] for name in ("cycle", "member", "kind")}
             self._history += [place | moment for moment in training["history"]]
         path, work = self._path(HISTORY), WriteHistory(self._history)
@@ -206,7 +206,3 @@ def stage_seed(seed: int, *, cycle: int, seat: int, kind: Kind) -> int:
     """Derive a training's own seed, so that no two trainings of a run share their order of pairs or dropout."""
     entropy = [seed, cycle, seat, ("bi", "cross").index(kind)]
     return int(np.random.SeedSequence(entropy).generate_state(1)[0])
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return dict(json.loads(path.read_text(encoding="utf-8")))

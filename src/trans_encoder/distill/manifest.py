@@ -27,7 +27,7 @@ from trans_encoder.distill.stages import Engine, Spent, Stage, one_by_one, scrat
 from trans_encoder.errors import ConfigurationError, RunError
 from trans_encoder.files import PARTIAL, sha256, write_json
 from trans_encoder.progress import progress
-from trans_encoder.ranks import from_first_rank, is_first_rank
+from trans_encoder.ranks import from_all_ranks, from_first_rank, is_first_rank
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +39,7 @@ _STORAGE = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
     *(errno.EIO, errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ENOTCONN),
 )
+_NEARLY_NOTHING = 1 << 20
 PREPARED = "from-text"
 """Where a run that begins with raw text keeps what it does before the cycles."""
 
@@ -69,14 +70,18 @@ class RunFolder:
 
         `origin` holds the hashes of what the run is made from: pairs, dev set, models.
         """
+        begun = False
         try:
             with _claimed(path, config) if is_first_rank() else nullcontext():
                 folder = cls(path, engine, advance)
                 folder._stages, folder._origin = from_first_rank(lambda: folder._begun(config, origin))
                 check_shared(path)
-                with _in_place(path):
-                    yield folder
-        except (OSError, SafetensorError, RuntimeError) as error:
+                _check_agreed(config, origin)
+                begun = True
+                yield folder
+        except Exception as error:
+            if begun:
+                _check_place(path, error)  # if the folder has gone away, whatever error follows is not the cause
             reason = _storage_reason(error, path)
             if reason is None:
                 raise
@@ -171,7 +176,9 @@ class RunFolder:
         self.advance(1)
 
     def _save(self) -> None:
-        write_json(self.path / MANIFEST, {"version": 1, "origin": self._origin, "stages": self._stages})
+        # A folder that has vanished must not be made anew.
+        content = {"version": 1, "origin": self._origin, "stages": self._stages}
+        write_json(self.path / MANIFEST, content, make_parents=False)
 
 
 def run_folder(out: str | Path) -> Path:
@@ -191,6 +198,18 @@ def check_shared(run: Path) -> None:
         raise RunError(
             f"{platform.node()} does not see the run folder {run}; "
             f"give a folder on storage that all machines of the run share (--out)"
+        )
+
+
+def _check_agreed(config: Mapping[str, Any], origin: Mapping[str, Any]) -> None:
+    """Refuse ranks that would work with other settings, or on other inputs or models, than rank 0."""
+    first_config, first_origin = from_first_rank(lambda: (config, origin))
+    mine = differences(first_config, config) + differences(first_origin, origin)
+    found = [place for place in from_all_ranks([f"{platform.node()}, {each}" for each in mine]) if place]
+    if found:
+        raise RunError(
+            "\n  ".join(["processes of this run do not agree with rank 0:", *found[0]])
+            + "\nGive every machine the same command, inputs and models"
         )
 
 
@@ -242,7 +261,8 @@ def _claimed(path: Path, config: Mapping[str, Any]) -> Iterator[None]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    lock = FileLock(path / LOCK, timeout=0)
+    # Without the storage's own locks, nothing would free the run after a kill.
+    lock = FileLock(path / LOCK, timeout=0, fallback_to_soft=False)
     try:
         lock.acquire()
     except Timeout:
@@ -260,16 +280,6 @@ def _locked(path: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-@contextmanager
-def _in_place(path: Path) -> Iterator[None]:
-    """Say so if the folder goes away while it is worked in: whatever error follows is not the cause."""
-    try:
-        yield
-    except Exception as error:
-        _check_place(path, error)
-        raise
 
 
 def _check_place(path: Path, error: Exception | None = None) -> None:
@@ -290,8 +300,11 @@ def _storage_reason(error: Exception, path: Path) -> str | None:
         else:
             concerned = error.errno in _STORAGE
         return error.strerror if concerned else None
-    # safetensors and torch.save wrap the system's error in their own.
-    return str(error) if re.search(r"os error \d|PytorchStreamWriter|inline_container", str(error)) else None
+    # safetensors and torch.save put the system's error into words of their own, or leave it out.
+    wrapped = isinstance(error, SafetensorError | RuntimeError)
+    if not wrapped or not re.search(r"os error \d|PytorchStreamWriter|inline_container", str(error)):
+        return None
+    return os.strerror(errno.ENOSPC) if shutil.disk_usage(path).free < _NEARLY_NOTHING else str(error)
 
 
 def damaged_files(run: Path, stages: Mapping[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from trans_encoder.errors import MissingExtraError
+from trans_encoder.ranks import is_first_rank
 
 LOGS = "logs"
 """The folder of a run that trackers write to; no stage, so nothing of it is checked or made again."""
@@ -25,7 +26,8 @@ def tracked(trackers: Sequence[str], logs: Path) -> Iterator[None]:
     if not trackers:
         yield
         return
-    logs.mkdir(parents=True, exist_ok=True)
+    if is_first_rank():
+        logs.mkdir(parents=True, exist_ok=True)
     places = {"TENSORBOARD_LOGGING_DIR": str(logs), "WANDB_DIR": str(logs), "WANDB_NAME": logs.name}
     before = {name: os.environ.get(name) for name in places}
     os.environ.update(places)

@@ -1,6 +1,7 @@
 """Where encoders come from: local folders and hub names, safetensors only, and the device they run on."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch import nn
 
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.files import sha256
+from trans_encoder.ranks import world_size
 
 Kind = Literal["bi", "cross"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
@@ -161,7 +163,8 @@ def save_model(model: Any, folder: Path) -> None:
 def best_device() -> str:
     """Return the fastest device of this machine: this process's GPU, Apple's, or the CPU."""
     if torch.cuda.is_available():
-        return f"cuda:{torch.cuda.current_device()}"
+        mine = int(os.environ.get("LOCAL_RANK", "0")) if world_size() > 1 else torch.cuda.current_device()
+        return f"cuda:{mine % torch.cuda.device_count()}"
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 

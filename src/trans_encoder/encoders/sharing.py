@@ -1,14 +1,14 @@
 """One model, held by every rank of a data-parallel run, that scores pairs with all of them."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.encoders.loading import Kind
-from trans_encoder.ranks import shared_out, world_size
+from trans_encoder.ranks import shared_out
 
 
 class Scorer(Protocol):
@@ -44,10 +44,4 @@ class Together:
 
     def score(self, pairs: PairSet) -> NDArray[np.float32]:
         """Return one score for each pair, in order, on every rank."""
-        if world_size() == 1:
-            return self.model.score(pairs)
-
-        def share(rows: slice) -> NDArray[Any]:
-            return self.model.score(pairs.between(rows.start, rows.stop))
-
-        return shared_out(share, count=len(pairs))
+        return shared_out(lambda rows: self.model.score(pairs.between(rows.start, rows.stop)), count=len(pairs))

@@ -19,6 +19,10 @@ __all__ = ["make_engine"]
 @contextmanager
 def make_engine(config: EngineConfig, *, device: str = "auto") -> Iterator[Engine]:
     """Yield the engine that a configuration asks for; whatever it started ends with the block."""
+    if device.startswith("cuda:") and (world_size() > 1 or config.name == "ray" or (config.workers or 1) > 1):
+        raise ConfigurationError(
+            f"several processes cannot all work on {device}; give --set device=cuda, and each has its own"
+        )
     if world_size() > 1:
         if config.name != "local" or (config.workers or 1) > 1:
             raise ConfigurationError(
@@ -27,7 +31,7 @@ def make_engine(config: EngineConfig, *, device: str = "auto") -> Iterator[Engin
             )
         yield one_by_one
     elif config.name == "ray":
-        with ray_tasks(config) as engine:
+        with ray_tasks(config, device=device) as engine:
             yield engine
     else:
         workers = config.workers or _devices(device)

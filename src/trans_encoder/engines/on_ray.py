@@ -22,9 +22,10 @@ _RETRIES = 5
 
 
 @contextmanager
-def ray_tasks(config: EngineConfig) -> Iterator[Engine]:
+def ray_tasks(config: EngineConfig, *, device: str) -> Iterator[Engine]:
     """Yield an engine that has stages done on a cluster, or on a Ray of this machine's own without an address."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere unless somebody asks for it
+    os.environ.setdefault("RAY_task_oom_retries", str(_RETRIES))  # Ray's own number is infinite
     try:
         ray: Any = import_module("ray")
     except ImportError:
@@ -33,7 +34,7 @@ def ray_tasks(config: EngineConfig) -> Iterator[Engine]:
     if not connected:
         _connect(ray, config.ray_address)
     try:
-        asked = {"num_cpus": config.num_cpus, "num_gpus": _gpus(ray, config)}
+        asked = {"num_cpus": config.num_cpus, "num_gpus": _gpus(ray, config, device=device)}
         task: Any = ray.remote(do).options(max_retries=_RETRIES, **asked)
         threads = asked_threads()
 
@@ -41,9 +42,13 @@ def ray_tasks(config: EngineConfig) -> Iterator[Engine]:
             running = {
                 task.remote(stage.work, folder / stage.name, run=folder, threads=threads): stage for stage in stages
             }
-            while running:
-                (done,), _ = ray.wait(list(running))
-                yield running.pop(done), _result(ray, done)
+            try:
+                while running:
+                    (done,), _ = ray.wait(list(running))
+                    yield running.pop(done), _result(ray, done)
+            finally:
+                for left in running:  # of a run that has failed: nobody may go on writing in its folder
+                    ray.cancel(left, force=True)
 
         yield engine
     finally:
@@ -55,7 +60,7 @@ def _connect(ray: Any, address: str | None) -> None:
     own = {} if address else {"include_dashboard": False}
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
     except Exception as error:  # Ray has no class of its own for this
         raise ConfigurationError(
             f"no Ray cluster answers at {address or 'this machine'} ({error}); start one (ray start --head) and give "
@@ -65,12 +70,12 @@ def _connect(ray: Any, address: str | None) -> None:
         signal.signal(signal.SIGTERM, handler)  # Ray puts its own in place
 
 
-def _gpus(ray: Any, config: EngineConfig) -> float:
+def _gpus(ray: Any, config: EngineConfig, *, device: str) -> float:
     """Return the GPUs of a task: as configured, or one where the cluster has any. Say so if there is no room for it."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus = config.num_gpus
     if gpus is None:
-        gpus = 1.0 if any("GPU" in resources for resources in nodes) else 0.0
+        gpus = 1.0 if device != "cpu" and any("GPU" in resources for resources in nodes) else 0.0
     if not any(node.get("GPU", 0) >= gpus and node.get("CPU", 0) >= config.num_cpus for node in nodes):
         logger.warning(
             "no machine of the Ray cluster has %g CPUs and %g GPUs; the run waits until one joins "
@@ -86,7 +91,7 @@ def _result(ray: Any, done: Any) -> Spent:
     try:
         spent: Spent = ray.get(done)
     except ray.exceptions.RayTaskError as error:
-        raise error.cause from None
+        raise error.cause from error
     except ray.exceptions.RayError as error:
         reason = str(error).strip().splitlines()[0]
         raise RunError(f"the Ray cluster lost a stage {_RETRIES + 1} times ({reason}); {RESUME}") from error

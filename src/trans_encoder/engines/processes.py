@@ -44,6 +44,9 @@ def side_by_side(workers: int) -> Iterator[Engine]:
                 f"a worker process was ended from outside, perhaps for want of memory; use fewer (--workers) if so. "
                 f"Otherwise, {RESUME}"
             ) from error
+        finally:
+            for future in futures:
+                future.cancel()
 
     try:
         yield engine
