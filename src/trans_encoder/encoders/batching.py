@@ -49,11 +49,11 @@ def epoch_batches(lengths: Integers, *, batch_size: int, seed: int, epoch: int, 
     return np.split(order, range(batch_size, len(order), batch_size))
 
 
-def split_by_length(lengths: Integers) -> list[NDArray[np.intp]]:
+def split_by_length(lengths: Integers, *, at_least: int = 1) -> list[NDArray[np.intp]]:
     """Split the inputs of a batch into few groups of similar length, where that saves enough padding."""
     order = np.argsort(lengths, kind="stable")
     useful = int(lengths.sum())
-    for parts in (1, 2, 4, 8):
+    for parts in (at_least, *(parts for parts in (2, 4, 8) if parts > at_least)):
         groups = [group for group in np.array_split(order, parts) if len(group)]
         computed = sum(len(group) * int(lengths[group].max()) for group in groups)
         if computed <= useful * (1 + _PADDING_TOLERATED) or len(groups) < parts:

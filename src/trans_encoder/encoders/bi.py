@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.encoders.batching import Inputs, assemble, budget_batches, split_by_length
+from trans_encoder.encoders.batching import Inputs, assemble, budget_batches
 from trans_encoder.encoders.known import PoolingMode, known_pooling
 from trans_encoder.encoders.loading import (
     Kind,
@@ -31,6 +31,7 @@ from trans_encoder.encoders.loading import (
     is_sentence_encoder,
     save_model,
 )
+from trans_encoder.encoders.passes import Passes
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, Tokens
 from trans_encoder.progress import progress
 
@@ -57,6 +58,7 @@ class BiEncoder:
         prompt = model.prompts.get(model.default_prompt_name or "") or ""
         self.tokeniser = PairTokeniser(model.tokenizer, prompt=prompt)
         self.layout = Layout.of(model.tokenizer, texts=1)
+        self.passes = Passes(model, _embeddings)
 
     @classmethod
     def load(
@@ -155,11 +157,11 @@ class BiEncoder:
             inference(self.model, self.device, precision=self.precision),
             progress(f"encoding with {self.name}", total=len(sentences)) as advance,
         ):
-            for rows in budget_batches(lengths, max_batch_tokens=_BATCH_TOKENS[self.device.type]):
-                batch = self._forward(self._inputs(tokens, sentences[rows])).float().cpu().numpy()
+            batches = budget_batches(lengths, max_batch_tokens=_BATCH_TOKENS[self.device.type])
+            for rows, batch in self.passes.predict(batches, lambda rows: self._inputs(tokens, sentences[rows])):
                 if embeddings is None:
                     embeddings = np.empty((len(sentences), batch.shape[1]), dtype=np.float32)
-                embeddings[rows] = batch
+                embeddings[rows] = batch.numpy()
                 advance(len(rows))
         return embeddings if embeddings is not None else np.empty((0, 0), dtype=np.float32)
 
@@ -169,10 +171,6 @@ class BiEncoder:
     def _inputs(self, tokens: Tokens, sentences: NDArray[np.integer[Any]]) -> Inputs:
         room = self.max_tokens - self.layout.extra
         return assemble([[tokens[sentence][:room]] for sentence in sentences], self.layout)
-
-    def _forward(self, inputs: Inputs) -> Tensor:
-        features = {name: tensor.to(self.device) for name, tensor in inputs.items()}
-        return self.model(features)["sentence_embedding"]  # type: ignore[no-any-return]
 
     # What training needs: how long an example is, how a batch is put together, what the student says of it.
 
@@ -184,7 +182,7 @@ class BiEncoder:
     def collate(self, pairs: PairTokens, rows: Integers) -> dict[str, Any]:
         """Build one batch: each distinct sentence once, in groups of similar length, and which two make each pair."""
         sentences, place = np.unique(pairs.index[rows], return_inverse=True)
-        groups = split_by_length(self._cut(pairs.tokens.lengths[sentences]))
+        groups = self.passes.split(self._cut(pairs.tokens.lengths[sentences]))
         position = np.empty(len(sentences), dtype=np.int64)
         position[np.concatenate(groups)] = np.arange(len(sentences))
         return {
@@ -194,10 +192,14 @@ class BiEncoder:
 
     def outputs(self, batch: dict[str, Any]) -> Tensor:
         """Return the cosine of each pair of a batch, with gradients."""
-        embeddings = torch.cat([self._forward(inputs) for inputs in batch["inputs"]])
-        unit = functional.normalize(embeddings.float(), dim=1)
+        unit = functional.normalize(self.passes(batch["inputs"]).float(), dim=1)
         left, right = batch["place"].unbind(1)
         return (unit[left] * unit[right]).sum(dim=1)
+
+
+def _embeddings(model: Any, inputs: Inputs) -> Tensor:
+    features = {name: tensor.to(model.device) for name, tensor in inputs.items()}
+    return model(features)["sentence_embedding"]  # type: ignore[no-any-return]
 
 
 def _with_pooling(model: SentenceTransformer, mode: PoolingMode) -> SentenceTransformer:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.encoders.batching import Inputs, assemble, budget_batches, split_by_length
+from trans_encoder.encoders.batching import Inputs, assemble, budget_batches
 from trans_encoder.encoders.bi import Scores
 from trans_encoder.encoders.loading import (
     Kind,
@@ -22,6 +22,7 @@ from trans_encoder.encoders.loading import (
     inference,
     save_model,
 )
+from trans_encoder.encoders.passes import Passes
 from trans_encoder.encoders.shortcuts import read_first_token_only
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, longest_first
 from trans_encoder.errors import ConfigurationError
@@ -48,6 +49,7 @@ class CrossEncoder:
         self.tokeniser = PairTokeniser(model.tokenizer)
         self.layout = Layout.of(model.tokenizer, texts=2)
         read_first_token_only(model)
+        self.passes = Passes(model, _logits)
 
     @classmethod
     def load(
@@ -102,9 +104,9 @@ class CrossEncoder:
             inference(self.model, self.device, precision=self.precision),
             progress(f"scoring with {self.name}", total=len(pairs)) as advance,
         ):
-            for rows in budget_batches(self.lengths(tokenised), max_batch_tokens=_BATCH_TOKENS[self.device.type]):
-                logits = self._forward(self._inputs(tokenised, rows))
-                scores[rows] = logits.float().sigmoid().cpu().numpy()
+            batches = budget_batches(self.lengths(tokenised), max_batch_tokens=_BATCH_TOKENS[self.device.type])
+            for rows, logits in self.passes.predict(batches, lambda rows: self._inputs(tokenised, rows)):
+                scores[rows] = logits.sigmoid().numpy()
                 advance(len(rows))
         return scores
 
@@ -120,10 +122,6 @@ class CrossEncoder:
         ]
         return assemble(texts, self.layout)
 
-    def _forward(self, inputs: Inputs) -> Tensor:
-        features = {name: tensor.to(self.device) for name, tensor in inputs.items()}
-        return self.model(features)["scores"].squeeze(-1)  # type: ignore[no-any-return]
-
     # What training needs: how long an example is, how a batch is put together, what the student says of it.
 
     def lengths(self, pairs: PairTokens) -> Integers:
@@ -133,7 +131,7 @@ class CrossEncoder:
 
     def collate(self, pairs: PairTokens, rows: Integers) -> dict[str, Any]:
         """Build one batch: the pairs in groups of similar length, and where each pair went."""
-        groups = split_by_length(np.add(*self._cut(pairs, rows)) + self.layout.extra)
+        groups = self.passes.split(np.add(*self._cut(pairs, rows)) + self.layout.extra)
         position = np.empty(len(rows), dtype=np.int64)
         position[np.concatenate(groups)] = np.arange(len(rows))
         return {
@@ -143,7 +141,12 @@ class CrossEncoder:
 
     def outputs(self, batch: dict[str, Any]) -> Tensor:
         """Return the logit of each pair of a batch, with gradients."""
-        return torch.cat([self._forward(inputs) for inputs in batch["inputs"]]).float()[batch["place"]]
+        return self.passes(batch["inputs"]).float()[batch["place"]]
+
+
+def _logits(model: Any, inputs: Inputs) -> Tensor:
+    features = {name: tensor.to(model.device) for name, tensor in inputs.items()}
+    return model(features)["scores"].squeeze(-1)  # type: ignore[no-any-return]
 
 
 def _has_head(name: str, *, trust_remote_code: bool) -> bool:

@@ -7,12 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-_PARTS = {
-    "": {"attention", "intermediate", "output"},
-    "attention": {"self", "output"},
-    "attention.self": {"query", "key", "value", "dropout"},
-}
-"""What a layer built like BERT's is made of, and nothing else: a norm before its attention would be passed over."""
+from trans_encoder.encoders.packing import attend_packed, bert_like_layers, packed_runs
 
 
 def read_first_token_only(model: nn.Sequential) -> bool:
@@ -24,40 +19,35 @@ def read_first_token_only(model: nn.Sequential) -> bool:
     """
     if not type(getattr(model[0], "model", None)).__name__.endswith("ForSequenceClassification"):
         return False
-    stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
-    layers = [stack[-1] for stack in stacks if len(stack) and _is_bert_like(stack[-1])]
-    if len(layers) != 1:
+    layers = bert_like_layers(model)
+    if not layers:
         return False
-    layers[0].forward = partial(_first_token, layers[0])
+    layers[-1].forward = partial(_first_token, layers[-1])
     return True
 
 
-def _is_bert_like(layer: nn.Module) -> bool:
-    modules = dict(layer.named_modules())
-    parts = {place: {name for name, _ in modules[place].named_children()} for place in _PARTS if place in modules}
-    implementation = getattr(getattr(getattr(layer, "attention", None), "self", None), "config", None)
-    return (
-        parts == _PARTS
-        and not getattr(layer, "is_decoder", False)
-        and getattr(implementation, "_attn_implementation", None) == "sdpa"
-    )
-
-
 def _first_token(layer: Any, hidden: Tensor, attention_mask: Tensor | None = None, *_: Any, **__: Any) -> Tensor:
-    attention, first = layer.attention.self, hidden[:, :1]
-    query, key, value = (
-        projected.unflatten(-1, (attention.num_attention_heads, -1)).transpose(1, 2)
-        for projected in (attention.query(first), attention.key(hidden), attention.value(hidden))
-    )
-    context = functional.scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask=None if attention_mask is None else attention_mask[..., :1, :],
-        dropout_p=attention.dropout.p if layer.training else 0.0,
-        scale=attention.scaling,
-    )
-    attended = layer.attention.output(context.transpose(1, 2).flatten(-2), first)
+    attention, runs = layer.attention.self, packed_runs()
+    if runs is not None:
+        lengths = torch.tensor([length for count, length in runs for _ in range(count)])
+        first = hidden[0].index_select(0, lengths.cumsum(0) - lengths)[:, None]
+        context = attend_packed(attention, first[:, 0], hidden[0], runs=runs)[:, None]
+    else:
+        first = hidden[:, :1]
+        query, key, value = (
+            projected.unflatten(-1, (attention.num_attention_heads, -1)).transpose(1, 2)
+            for projected in (attention.query(first), attention.key(hidden), attention.value(hidden))
+        )
+        heads = functional.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=None if attention_mask is None else attention_mask[..., :1, :],
+            dropout_p=attention.dropout.p if layer.training else 0.0,
+            scale=attention.scaling,
+        )
+        context = heads.transpose(1, 2).flatten(-2)
+    attended = layer.attention.output(context, first)
     return layer.output(layer.intermediate(attended), attended)  # type: ignore[no-any-return]
 
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -168,12 +169,15 @@ class StageTrainer(Trainer):
             if self.args.world_size > 1:
                 # Each rank drops out other units.
                 set_seed(self._options.seed + self.args.process_index)
-            with peers_alive():
+            with peers_alive(), self._side_by_side():
                 self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         if self.kept.best_weights:
             self._student.model.load_state_dict(self.kept.best_weights)
         self._student.model.eval()
         self._student.model.zero_grad(set_to_none=True)
+
+    def _side_by_side(self) -> AbstractContextManager[None]:
+        return self._student.passes.side_by_side() if self._vocabulary is not None else nullcontext()
 
     def _batches(self) -> EpochBatches:
         return EpochBatches(

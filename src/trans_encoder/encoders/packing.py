@@ -1,0 +1,139 @@
+"""Passes without padding: the tokens of all inputs stand in one row, and only attention sees each input by itself.
+
+Inputs of one length that stand side by side are attended to together, so inputs should come sorted by length.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+_FAMILIES = {"bert", "roberta", "xlm-roberta", "camembert", "electra"}
+"""Types of models whose inputs are words, types and positions, and nothing else."""
+
+_PARTS = {
+    "": {"attention", "intermediate", "output"},
+    "attention": {"self", "output"},
+    "attention.self": {"query", "key", "value", "dropout"},
+}
+"""What a layer built like BERT's is made of, and nothing else: a norm before its attention would be passed over."""
+
+Runs = list[tuple[int, int]]
+"""How many inputs of which length stand side by side, from the first input to the last."""
+
+
+class _Packing(threading.local):
+    wanted = False
+    runs: Runs | None = None
+
+
+_packing = _Packing()
+
+
+def packed_runs() -> Runs | None:
+    """Return what is in the packed row that this thread's model has before it, if it is packed."""
+    return _packing.runs
+
+
+@contextmanager
+def packed() -> Iterator[None]:
+    """Let this thread's passes through models that can be packed compute no padding inside this block."""
+    before, _packing.wanted = _packing.wanted, True
+    try:
+        yield
+    finally:
+        _packing.wanted = before
+
+
+def can_be_packed(model: Any) -> bool:
+    """Prepare a bi- or cross-encoder for `packed`; tell whether it is built so that it can be."""
+    body = getattr(getattr(model[0], "model", None), "base_model", None)
+    layers = bert_like_layers(model)
+    if body is None or body.config.model_type not in _FAMILIES or len(layers) != body.config.num_hidden_layers:
+        return False
+    for layer in layers:
+        attention = layer.attention.self
+        attention.forward = partial(_attention, attention, attention.forward)
+    body.forward = partial(_body, body, body.forward)
+    return True
+
+
+def _body(body: Any, whole: Any, input_ids: Tensor, attention_mask: Tensor, **given: Any) -> Any:
+    """Do the pass of a body on packed tokens; tokens leave it where they were, with zeros for the padding."""
+    mask = attention_mask.bool()
+    padded_right = bool((mask[:, :-1] | ~mask[:, 1:]).all())
+    if not _packing.wanted or not padded_right or mask.all():
+        return whole(input_ids=input_ids, attention_mask=attention_mask, **given)
+    types = given.pop("token_type_ids", None)
+    given.pop("position_ids", None)
+    first = getattr(body.embeddings, "padding_idx", -1) + 1  # RoBERTa counts positions from after its padding
+    positions = torch.arange(first, first + mask.shape[1]).expand(mask.shape)
+    lengths, counts = torch.unique_consecutive(mask.sum(dim=1), return_counts=True)
+    _packing.runs = list(zip(counts.tolist(), lengths.tolist(), strict=True))
+    try:
+        output = whole(
+            input_ids=input_ids[mask][None],
+            token_type_ids=None if types is None else types[mask][None],
+            position_ids=positions[mask][None],
+            **given,
+        )
+    finally:
+        _packing.runs = None
+    tokens = output.last_hidden_state
+    if len(tokens) == 1 and tokens.shape[1] != 1:
+        places = mask.flatten().nonzero().squeeze(1)
+        grid = tokens.new_zeros(mask.numel(), tokens.shape[-1]).index_copy(0, places, tokens[0])
+        output.last_hidden_state = grid.unflatten(0, tuple(mask.shape))
+    return output
+
+
+def _attention(attention: Any, whole: Any, hidden: Tensor, *given: Any, **named: Any) -> tuple[Tensor, None]:
+    """Attend within each input of a packed row."""
+    if _packing.runs is None:
+        return whole(hidden, *given, **named)  # type: ignore[no-any-return]
+    return attend_packed(attention, hidden[0], hidden[0], runs=_packing.runs)[None], None
+
+
+def attend_packed(attention: Any, queries: Tensor, tokens: Tensor, *, runs: Runs) -> Tensor:
+    """Let queries, as many of each input, attend to the packed tokens of their own input; return the joined heads."""
+    each = len(queries) // sum(count for count, _ in runs) if len(queries) < len(tokens) else None
+    key, value = (
+        projected.unflatten(-1, (attention.num_attention_heads, -1)).split([count * length for count, length in runs])
+        for projected in (attention.key(tokens), attention.value(tokens))
+    )
+    query = attention.query(queries).unflatten(-1, (attention.num_attention_heads, -1))
+    query = query.split([count * (each or length) for count, length in runs])
+    context = [
+        functional.scaled_dot_product_attention(
+            *(part.unflatten(0, (count, -1)).transpose(1, 2) for part in parts),  # type: ignore[misc]
+            dropout_p=attention.dropout.p if attention.training else 0.0,
+            scale=attention.scaling,
+        )
+        .transpose(1, 2)
+        .flatten(0, 1)
+        for (count, _), *parts in zip(runs, query, key, value, strict=True)
+    ]
+    return torch.cat(context).flatten(-2)
+
+
+def bert_like_layers(model: nn.Module) -> list[Any]:
+    """Return the layers of a model if all of its stack are built like BERT's, and it has one stack."""
+    stacks = [list(module) for module in model.modules() if isinstance(module, nn.ModuleList) and len(module)]
+    layers = [stack for stack in stacks if all(_is_bert_like(layer) for layer in stack)]
+    return layers[0] if len(layers) == 1 else []
+
+
+def _is_bert_like(layer: nn.Module) -> bool:
+    modules = dict(layer.named_modules())
+    parts = {place: {name for name, _ in modules[place].named_children()} for place in _PARTS if place in modules}
+    implementation = getattr(getattr(getattr(layer, "attention", None), "self", None), "config", None)
+    return (
+        parts == _PARTS
+        and not getattr(layer, "is_decoder", False)
+        and getattr(implementation, "_attn_implementation", None) == "sdpa"
+    )

@@ -1,0 +1,191 @@
+"""The passes of a batch through a model: one after the other or, on a CPU with several cores, side by side.
+
+Threads that each have a pass of their own seldom wait; threads that share out every operator of one pass wait for each
+other after each. In training every thread has gradients of its own, which are added up in a fixed order, so that the
+same batch always gives the same bits.
+"""
+
+import copy
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from trans_encoder.encoders.batching import Inputs, split_by_length
+from trans_encoder.encoders.packing import can_be_packed, packed
+from trans_encoder.encoders.tokens import Integers
+
+T = TypeVar("T")
+Forward = Callable[[nn.Module, Inputs], Tensor]
+
+_MOST = 4
+"""Passes at a time: more would make a batch's groups too small. Further cores work within each pass."""
+_TOKENS_EACH = 1024
+"""A pass of fewer tokens is not worth a thread of its own: all threads had better share out its operators."""
+_GROUPS_EACH = 2
+"""Groups of a padded batch for each thread, so that long and short ones can be shared out evenly."""
+
+
+class Passes:
+    """Takes a model through groups of inputs; `forward` says what is wanted of one pass."""
+
+    def __init__(self, model: Any, forward: Forward) -> None:
+        """Do one pass after the other until asked otherwise."""
+        self._model, self._forward = model, forward
+        self._packed = can_be_packed(model)
+        self._replicas: list[nn.Module] = [model]
+        self._pool: ThreadPoolExecutor | None = None
+
+    def split(self, lengths: Integers) -> list[NDArray[np.intp]]:
+        """Split the inputs of a batch into groups, a pass for each, by their lengths."""
+        threads = min(len(self._replicas), max(int(lengths.sum()) // _TOKENS_EACH, 1))
+        if self._packed and self._model.device.type == "cpu":
+            order = np.argsort(lengths, kind="stable")
+            return [order[thread::threads] for thread in range(min(threads, len(order)))]
+        return split_by_length(lengths, at_least=1 if threads == 1 else _GROUPS_EACH * threads)
+
+    @contextmanager
+    def side_by_side(self) -> Iterator[None]:
+        """Train inside this block with several passes at a time, where that changes nothing but the order of sums.
+
+        Threads would draw their dropout from one stream, in any order, so a model with dropout is left as it is.
+        """
+        count = _workers(self._model)
+        if count == 1 or _draws(self._model):
+            yield
+            return
+        with _threads(count) as self._pool:
+            self._replicas = [self._model, *(_replica(self._model) for _ in range(count - 1))]
+            try:
+                yield
+            finally:
+                self._replicas, self._pool = [self._model], None
+
+    def __call__(self, groups: Sequence[Inputs]) -> Tensor:
+        """Return what the model says of all groups, with gradients."""
+        if self._pool is None or len(groups) == 1 or torch.is_autocast_enabled("cpu"):
+            return torch.cat([self._pass(self._model, group) for group in groups])
+        result: Tensor = _SideBySide.apply(next(self._model.parameters()), self, groups)  # type: ignore[no-untyped-call]
+        return result
+
+    def predict(self, batches: Iterable[T], inputs: Callable[[T], Inputs]) -> Iterator[tuple[T, Tensor]]:
+        """Yield each batch with what the model says of its inputs, in order, without gradients."""
+
+        def predicted(batch: T) -> tuple[T, Tensor]:
+            # The mode belongs to a thread, so each must be told.
+            with torch.inference_mode():
+                return batch, self._pass(self._model, inputs(batch)).float().cpu()
+
+        count = 1 if torch.is_autocast_enabled("cpu") else _workers(self._model)
+        if count == 1:
+            yield from map(predicted, batches)
+        else:
+            with _threads(count) as pool:
+                # Only a few ahead: what is done but not taken yet stays in memory.
+                ahead: deque[Future[tuple[T, Tensor]]] = deque()
+                for batch in batches:
+                    ahead.append(pool.submit(predicted, batch))
+                    if len(ahead) > 2 * count:
+                        yield ahead.popleft().result()
+                yield from (done.result() for done in ahead)
+
+    def _pass(self, model: nn.Module, inputs: Inputs) -> Tensor:
+        with packed() if self._model.device.type == "cpu" else nullcontext():
+            return self._forward(model, inputs)
+
+    def forward(self, groups: Sequence[Inputs]) -> list[Tensor]:
+        """Take each thread's model through its groups; return what each group gave, with gradients."""
+        outputs: list[Tensor] = [torch.empty(0)] * len(groups)
+
+        def work(thread: int) -> None:
+            for place in _share(groups, thread=thread, threads=len(self._replicas)):
+                outputs[place] = self._pass(self._replicas[thread], groups[place])
+
+        self._together(work)
+        return outputs
+
+    def backward(self, groups: Sequence[Inputs], outputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
+        """Find the gradients of each thread's model, and add them up in the first."""
+
+        def work(thread: int) -> None:
+            mine = _share(groups, thread=thread, threads=len(self._replicas))
+            if mine:
+                torch.autograd.backward([outputs[place] for place in mine], [gradients[place] for place in mine])
+
+        self._together(work)
+        for replica in self._replicas[1:]:
+            for weight, other in zip(self._model.parameters(), replica.parameters(), strict=True):
+                if other.grad is not None:
+                    weight.grad = other.grad if weight.grad is None else weight.grad.add_(other.grad)
+                    other.grad = None
+
+    def _together(self, work: Callable[[int], None]) -> None:
+        assert self._pool is not None
+        list(self._pool.map(work, range(len(self._replicas))))
+
+
+class _SideBySide(torch.autograd.Function):
+    """All groups as one step of the graph; each thread keeps the graph of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, _weight: Tensor, passes: Passes, groups: Sequence[Inputs]) -> Tensor:
+        ctx.passes, ctx.groups, ctx.outputs = passes, groups, passes.forward(groups)
+        return torch.cat([output.detach() for output in ctx.outputs])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None]:
+        sizes = [len(output) for output in ctx.outputs]
+        ctx.passes.backward(ctx.groups, ctx.outputs, torch.split(gradient, sizes))
+        return None, None, None
+
+
+def _workers(model: Any) -> int:
+    """Return how many passes are done at a time: several on a CPU that has the cores, else one."""
+    return min(torch.get_num_threads(), _MOST) if model.device.type == "cpu" else 1
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Yield so many threads, among which the cores are shared out."""
+    cores = torch.get_num_threads()
+    with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(max(cores // count, 1),)) as pool:
+        try:
+            yield pool
+        finally:
+            torch.set_num_threads(cores)
+
+
+def _draws(model: nn.Module) -> bool:
+    """Tell whether a model draws random numbers in training."""
+    return any(
+        (isinstance(module, nn.Dropout) and module.p > 0) or getattr(module, "attention_dropout", 0.0)
+        for module in model.modules()
+    )
+
+
+def _replica(model: Any) -> nn.Module:
+    """Return a model that has the same weights, not copies of them, and gradients of its own."""
+    known = {id(model.tokenizer): model.tokenizer}
+    replica: nn.Module = copy.deepcopy(model, known)
+    for weight, other in zip(model.parameters(), replica.parameters(), strict=True):
+        other.data = weight.data
+        other.grad = None
+    return replica.train()
+
+
+def _share(groups: Sequence[Inputs], *, thread: int, threads: int) -> list[int]:
+    """Return the groups of one thread: the largest first, each to the thread that has least to do."""
+    sizes = [group["input_ids"].numel() for group in groups]
+    loads, mine = [0] * threads, []
+    for place in sorted(range(len(groups)), key=lambda place: (-sizes[place], place)):
+        least = loads.index(min(loads))
+        loads[least] += sizes[place]
+        if least == thread:
+            mine.append(place)
+    return mine
