@@ -63,11 +63,10 @@ def can_be_packed(model: Any) -> bool:
     return True
 
 
-def _body(body: Any, whole: Any, input_ids: Tensor, attention_mask: Tensor, **given: Any) -> Any:
+def _body(body: Any, whole: Any, input_ids: Tensor, attention_mask: Tensor | None = None, **given: Any) -> Any:
     """Do the pass of a body on packed tokens; tokens leave it where they were, with zeros for the padding."""
-    mask = attention_mask.bool()
-    padded_right = bool((mask[:, :-1] | ~mask[:, 1:]).all())
-    if not _packing.wanted or not padded_right or mask.all():
+    mask = attention_mask.bool() if attention_mask is not None and _packing.wanted else None
+    if mask is None or mask.all() or (mask[:, 1:] & ~mask[:, :-1]).any():  # the last: padding on the left
         return whole(input_ids=input_ids, attention_mask=attention_mask, **given)
     types = given.pop("token_type_ids", None)
     given.pop("position_ids", None)
@@ -100,14 +99,14 @@ def _attention(attention: Any, whole: Any, hidden: Tensor, *given: Any, **named:
 
 
 def attend_packed(attention: Any, queries: Tensor, tokens: Tensor, *, runs: Runs) -> Tensor:
-    """Let queries, as many of each input, attend to the packed tokens of their own input; return the joined heads."""
-    each = len(queries) // sum(count for count, _ in runs) if len(queries) < len(tokens) else None
+    """Let one query of each input, or all tokens, attend to the tokens of their own input; return the joined heads."""
+    one_each = len(queries) == sum(count for count, _ in runs)
     key, value = (
         projected.unflatten(-1, (attention.num_attention_heads, -1)).split([count * length for count, length in runs])
         for projected in (attention.key(tokens), attention.value(tokens))
     )
     query = attention.query(queries).unflatten(-1, (attention.num_attention_heads, -1))
-    query = query.split([count * (each or length) for count, length in runs])
+    query = query.split([count * (1 if one_each else length) for count, length in runs])
     context = [
         functional.scaled_dot_product_attention(
             *(part.unflatten(0, (count, -1)).transpose(1, 2) for part in parts),  # type: ignore[misc]

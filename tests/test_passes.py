@@ -1,0 +1,131 @@
+"""Passes without padding and side by side give what plain passes give."""
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import FAMILIES
+from trans_encoder.config import TrainingPlan
+from trans_encoder.encoders import BiEncoder, CrossEncoder, passes
+from trans_encoder.encoders.loading import set_dropout
+from trans_encoder.encoders.packing import packed, packed_runs
+from trans_encoder.encoders.training import TrainingOptions, train
+
+PACKED = {"bert", "roberta", "electra"}
+ENCODERS = (BiEncoder, CrossEncoder)
+
+
+@pytest.fixture
+def cores():
+    """Give torch two threads, and threads of their own to batches however small."""
+    before = torch.get_num_threads()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passes, "_TOKENS_EACH", 1)
+        torch.set_num_threads(2)
+        yield
+    torch.set_num_threads(before)
+
+
+def learnt(encoder, pairs, *, rows=16):
+    """Return what an encoder says of some pairs, and the gradients of that."""
+    encoder.model.zero_grad()
+    batch = encoder.collate(encoder.tokeniser(pairs, max_tokens=32), np.arange(rows))
+    outputs = encoder.outputs(batch)
+    (outputs * torch.linspace(-1, 1, rows)).sum().backward()
+    weights = encoder.model.named_parameters()
+    # A key's bias adds the same to all scores of a query, so its gradient is nothing but rounding.
+    found = {name: weight.grad.clone() for name, weight in weights if weight.grad is not None and "key" not in name}
+    return {"outputs": outputs.detach(), **found}
+
+
+def assert_alike(found, expected):
+    assert set(found) == set(expected)
+    for name, value in found.items():
+        torch.testing.assert_close(value, expected[name], atol=1e-6, rtol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_packed_pass_gives_what_a_padded_one_gives(kind, family, tiny_model, dev, monkeypatch):
+    encoder = kind.load(tiny_model(family), max_tokens=32)
+    encoder.model.eval()
+    assert encoder.passes._packed == (family in PACKED)
+    found, scores = learnt(encoder, dev), encoder.score(dev)
+    monkeypatch.setattr(passes, "packed", nullcontext)
+    assert_alike(found, learnt(encoder, dev))
+    np.testing.assert_allclose(scores, encoder.score(dev), atol=1e-5)
+
+
+def test_nothing_is_packed_unless_asked_for_and_nothing_stays_so(bert):
+    runs = []
+    encoder = BiEncoder.load(bert, max_tokens=32)
+    layer = encoder.model[0].model.encoder.layer[0]
+    layer.register_forward_hook(lambda *_: runs.append(packed_runs()))
+    features = {
+        "input_ids": torch.tensor([[2, 7, 3, 0], [2, 8, 9, 3]]),
+        "attention_mask": torch.tensor([[1, 1, 1, 0], [1] * 4]),
+    }
+    encoder.model(dict(features))
+    with packed():
+        encoder.model(dict(features))
+    encoder.model(dict(features))
+    assert runs == [None, [(1, 3), (1, 4)], None]
+
+
+def test_padding_on_the_left_is_left_as_it_is(bert):
+    encoder = BiEncoder.load(bert, max_tokens=32)
+    encoder.model.eval()
+    features = {
+        "input_ids": torch.tensor([[0, 2, 7, 3], [2, 8, 9, 3]]),
+        "attention_mask": torch.tensor([[0, 1, 1, 1], [1] * 4]),
+    }
+    plain = encoder.model(dict(features))["sentence_embedding"]
+    with packed():
+        assert torch.equal(encoder.model(dict(features))["sentence_embedding"], plain)
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
+def test_threads_give_what_one_gives_and_always_the_same_bits(kind, family, tiny_model, dev, cores):
+    encoder = kind.load(tiny_model(family), max_tokens=32)
+    set_dropout(encoder.model, 0.0)
+    one = learnt(encoder, dev)
+    with encoder.passes.side_by_side():
+        assert len(encoder.collate(encoder.tokeniser(dev, max_tokens=32), np.arange(16))["inputs"]) > 1
+        several = [learnt(encoder, dev) for _ in range(3)]
+        last = learnt(encoder, dev, rows=1)  # fewer inputs than threads
+    assert_alike(several[0], one)
+    for again in several[1:]:
+        assert all(torch.equal(again[name], several[0][name]) for name in again)
+    assert_alike(last, learnt(encoder, dev, rows=1))
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_scores_are_the_same_bits_with_threads(kind, bert, pairs, cores, monkeypatch):
+    module = "trans_encoder.encoders.bi" if kind is BiEncoder else "trans_encoder.encoders.cross"
+    monkeypatch.setattr(f"{module}._BATCH_TOKENS", {"cpu": 64})
+    encoder = kind.load(bert, max_tokens=32)
+    several = encoder.score(pairs)
+    monkeypatch.setattr(passes, "_MOST", 1)
+    torch.set_num_threads(1)
+    assert np.array_equal(several, encoder.score(pairs))
+
+
+def test_dropout_is_never_drawn_by_several_threads(bert, dev, cores):
+    encoder = BiEncoder.load(bert, max_tokens=32)
+    set_dropout(encoder.model, 0.1)
+    with encoder.passes.side_by_side():
+        assert len(encoder.collate(encoder.tokeniser(dev, max_tokens=32), np.arange(16))["inputs"]) == 1
+
+
+def test_a_training_with_threads_is_the_same_each_time(bert, dev, cores, tmp_path):
+    plan = TrainingPlan(loss="mse", batch_size=16, epochs=1, learning_rate=1e-3, max_tokens=32, dropout=0.0)
+    trained = []
+    for number in range(2):
+        encoder = BiEncoder.load(bert, max_tokens=32)
+        train(encoder, dev, plan=plan, options=TrainingOptions(folder=tmp_path / str(number)))
+        trained.append(encoder.model.state_dict())
+    assert all(torch.equal(weight, trained[1][name]) for name, weight in trained[0].items())
+    assert torch.get_num_threads() == 2
