@@ -115,9 +115,10 @@ def test_scores_are_the_same_bits_with_threads(kind, bert, pairs, cores, monkeyp
 
 def test_dropout_is_never_drawn_by_several_threads(bert, dev, cores):
     encoder = BiEncoder.load(bert, max_tokens=32)
-    set_dropout(encoder.model, 0.1)
-    with encoder.passes.side_by_side():
-        assert len(encoder.collate(encoder.tokeniser(dev, max_tokens=32), np.arange(16))["inputs"]) == 1
+    for rate, threads in ((0.1, 1), (0.0, 2)):
+        set_dropout(encoder.model, rate)
+        with encoder.passes.side_by_side():
+            assert len(encoder.passes._replicas) == threads
 
 
 def test_a_training_with_threads_is_the_same_each_time(bert, dev, cores, tmp_path):

@@ -27,7 +27,7 @@ Forward = Callable[[nn.Module, Inputs], Tensor]
 _MOST = 4
 """Passes at a time: more would make a batch's groups too small. Further cores work within each pass."""
 _TOKENS_EACH = 1024
-"""A pass of fewer tokens is not worth a thread of its own: all threads had better share out its operators."""
+"""Tokens of a packed pass: fewer are not worth a thread of their own, and the activations of more leave the cache."""
 _GROUPS_EACH = 2
 """Groups of a padded batch for each thread, so that long and short ones can be shared out evenly."""
 
@@ -44,10 +44,11 @@ class Passes:
 
     def split(self, lengths: Integers) -> list[NDArray[np.intp]]:
         """Split the inputs of a batch into groups, a pass for each, by their lengths."""
-        threads = min(len(self._replicas), max(int(lengths.sum()) // _TOKENS_EACH, 1))
+        threads = len(self._replicas)
         if self._packed and self._model.device.type == "cpu":
-            order = np.argsort(lengths, kind="stable")
-            return [order[thread::threads] for thread in range(min(threads, len(order)))]
+            order, count = np.argsort(lengths, kind="stable"), max(int(lengths.sum()) // _TOKENS_EACH, 1)
+            count = count if count < threads else count // threads * threads
+            return [order[group::count] for group in range(min(count, len(order)))]
         return split_by_length(lengths, at_least=1 if threads == 1 else _GROUPS_EACH * threads)
 
     @contextmanager
