@@ -2,7 +2,8 @@
 
     python benchmarks/operators.py --model MODEL --data-dir DATA --pairs 400
 
-Shares are of the operators' own CPU time (torch.profiler); loading and reading are left out.
+Shares are of the operators' own CPU time (torch.profiler) in one thread, the only one that the profiler sees; loading
+and reading are left out.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import argparse
 import numpy as np
 import ours
 import published
+import torch
 import transformers
 from rich.console import Console
 from rich.table import Table
@@ -22,6 +24,7 @@ GROUPS = {
     "matrix products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"),
     "attention": (
         "aten::_scaled_dot_product_flash_attention_for_cpu",
+        "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
         "aten::_softmax",
         "aten::_softmax_backward_data",
     ),
@@ -63,6 +66,7 @@ def main() -> None:
     parser.add_argument("--data-dir", required=True, help="folder of tasks in the plain format")
     parser.add_argument("--pairs", type=int, default=400, help="pairs of the STS pool (default: 400)")
     arguments = parser.parse_args()
+    torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     columns = {
