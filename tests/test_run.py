@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -394,18 +392,3 @@ def test_bad_input_is_refused_before_anything_is_written(bert, pairs, tmp_path, 
     with pytest.raises(error, match=message):
         distil(**given)
     assert not (tmp_path / "run").exists()
-
-
-def test_the_package_imports_without_torch():
-    code = "import sys, trans_encoder as t; t.TransEncoderError; dir(t); assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_every_public_name_is_there():
-    import trans_encoder
-
-    assert set(trans_encoder.__all__) == set(trans_encoder._HOMES)
-    for name in trans_encoder.__all__:
-        assert getattr(trans_encoder, name).__doc__
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = trans_encoder.nothing
