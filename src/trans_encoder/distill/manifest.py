@@ -269,8 +269,8 @@ def _locked(path: Path) -> Iterator[None]:
         raise RunError(
             f"another process is working in {path}; wait until it ends, or give another folder (--out)"
         ) from None
-    except (NotImplementedError, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
             raise
         raise RunError(
             f"the storage under {path} has no file locks, so two processes could damage the run; mount it with locks "
