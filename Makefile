@@ -14,6 +14,7 @@ setup: $(READY) ## Create .venv with everything pinned in constraints.txt
 
 # torch first and by itself: its plain version picks up a CPU build wherever one is configured.
 $(READY): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV): some hundred megabytes the first time, which takes a few minutes"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"

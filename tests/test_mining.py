@@ -168,6 +168,7 @@ def test_the_command_writes_pairs_that_can_be_read(corpus, tmp_path, suffix):
     command = ["mine", "--text", tmp_path / "text.txt", "--out", out, "--pairs", 50, "--mix", "3,1,0,1", "--json"]
     ran = CliRunner().invoke(app, [str(part) for part in command])
     assert ran.exit_code == 0, ran.output
+    assert "Building index" not in ran.stderr, "a library's own log is for --debug alone"
     assert json.loads(ran.stdout)["counts"] == {
         "near": {"lexical": 30},
         "middle": {"lexical": 10},

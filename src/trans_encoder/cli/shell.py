@@ -71,12 +71,21 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
     raise Terminated
 
 
+def _is_ours(record: logging.LogRecord) -> bool:
+    return record.name.partition(".")[0] == "trans_encoder"
+
+
 def _start_logging(debug: bool) -> None:
     """Log this package to standard error; keep the libraries below it quiet unless debugging."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     root = logging.getLogger()
     root.handlers = [handler for handler in root.handlers if not isinstance(handler, RichHandler)]
-    root.addHandler(RichHandler(console=Console(stderr=True), show_path=False, show_level=debug, show_time=False))
+    handler = RichHandler(console=Console(stderr=True), show_path=False, show_level=debug, show_time=False)
+    # Some libraries give themselves a level of their own, so that of the root does not keep them quiet.
+    handler.addFilter(
+        lambda record: debug or record.levelno >= logging.ERROR or record.name.startswith("trans_encoder")
+    )
+    root.addHandler(handler)
     root.setLevel(logging.INFO if debug else logging.ERROR)
     quiet = logging.INFO if is_first_rank() else logging.ERROR
     logging.getLogger("trans_encoder").setLevel(logging.DEBUG if debug else quiet)

@@ -14,7 +14,7 @@ from trans_encoder.demo.gold import Figures, Gold
 from trans_encoder.demo.reference import write_reference
 from trans_encoder.demo.start import embedded_start
 from trans_encoder.encoders import BiEncoder
-from trans_encoder.encoders.known import KNOWN
+from trans_encoder.encoders.known import KNOWN, PoolingMode
 from trans_encoder.encoders.loading import is_sentence_encoder
 from trans_encoder.files import write_json
 from trans_encoder.from_text import distil_text
@@ -75,13 +75,15 @@ def run_demo(out: Path, *, model: str | None = None, recipe: Recipe | None = Non
     figures = {"TF-IDF": gold.tfidf()}
 
     plm = model or str(embedded_start())
-    start = BiEncoder.load(plm)
+    is_bare = plm not in KNOWN and not is_sentence_encoder(plm)
+    pooling: PoolingMode | None = "mean" if is_bare else None
+    start = BiEncoder.load(plm, pooling=pooling)
     figures["start"] = gold.bi(start)
 
     text = Text.read(folder, duplicates="near")
     member = MemberConfig(bi=plm, name="python")
-    if plm not in KNOWN and not is_sentence_encoder(plm):
-        start = bootstrap(text, plm, out=out / "tuned", **recipe.tuning)
+    if is_bare:
+        start = bootstrap(text, plm, out=out / "tuned", pooling=pooling, **recipe.tuning)
         member = MemberConfig(bi=str(out / "tuned" / "bi"), plm=plm, name="python")
         figures["after contrastive tuning"] = gold.bi(start)
 
