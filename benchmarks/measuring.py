@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from trans_encoder import TestSet, load_task
 from trans_encoder.encoders import Encoder
 
 
@@ -74,3 +75,13 @@ def forward_flops(encoder: Encoder, lengths: np.ndarray) -> float:
 def exponent(sizes: list[int], seconds: list[float]) -> float:
     """Return the slope of time over size in logarithms: 1 is linear growth."""
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+
+
+def sts_tests(data_dir: str, *, most: int) -> dict[str, TestSet]:
+    """Return the seven STS test sets, each with at most so many pairs, always the same ones."""
+    return {name: sampled(test, most) for name, test in load_task("sts", data_dir=data_dir).tests.items()}
+
+
+def sampled(test: TestSet, most: int) -> TestSet:
+    """Return a test set with at most so many of its pairs."""
+    return TestSet(test.name, test.pairs.sample(min(most, len(test.pairs)), seed=0))

@@ -23,6 +23,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
 import numpy as np
 import transformers
+from measuring import sampled
 from scipy.stats import spearmanr
 
 from trans_encoder.config import make_config, parse_overrides
@@ -83,7 +84,7 @@ class Recorder:
 def collect(arguments: argparse.Namespace, task: Task, *, seed: int) -> Iterator[Row]:
     """Run one distillation and yield a row for every checkpoint and every start."""
     training, held_out = hold_out(task.pairs.sample(arguments.pairs, seed=seed), seed=seed)
-    tests = {name: _sampled(test, arguments.test_pairs) for name, test in task.tests.items()}
+    tests = {name: sampled(test, arguments.test_pairs) for name, test in task.tests.items()}
     recorder = Recorder(DevJudge(task.dev), tests, make_exam(held_out, seed=seed, parts=parts_for(SIGNALS)))
     settings = {
         "cycles": arguments.cycles,
@@ -121,10 +122,6 @@ def _known(moment: Row, moments: list[tuple[Row, Seen]]) -> dict[str, Any]:
     own = teachers.pop(moment["member"])
     known |= {"partner": own, "teacher": np.mean([own, *teachers.values()], axis=0)}
     return known | ({"others": np.mean(list(teachers.values()), axis=0)} if teachers else {})
-
-
-def _sampled(test: TestSet, most: int) -> TestSet:
-    return TestSet(test.name, test.pairs.sample(min(most, len(test.pairs)), seed=0))
 
 
 def analyse(rows: list[Row], plot_path: Path | None) -> None:
