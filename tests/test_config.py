@@ -44,6 +44,11 @@ def test_overrides_may_be_nested_or_dotted():
     assert (nested.cross.learning_rate, nested.cross.epochs, nested.cycles) == (1e-3, 1, 7)
 
 
+def test_trackers_are_given_as_a_list_or_by_their_names():
+    for given in (["tensorboard", "wandb"], "tensorboard,wandb"):
+        assert make_config(["a/b"], overrides={"trackers": given}).trackers == ("tensorboard", "wandb")
+
+
 def test_assignments_are_read_as_toml_or_text():
     read = parse_overrides(
         ["cross.learning_rate=1e-4", "both_orders=false", "strategy=sequential", 'trackers=["wandb"]']

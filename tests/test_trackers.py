@@ -82,12 +82,22 @@ def test_lost_logs_are_nobodys_damage(again, run, tmp_path, caplog):
 
 
 def test_the_environment_is_put_back(tmp_path, monkeypatch):
-    monkeypatch.setenv("WANDB_DIR", "mine")
-    monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
-    with tracked(["tensorboard"], tmp_path / "logs" / "stage"):
-        assert os.environ["WANDB_DIR"] == os.environ["TENSORBOARD_LOGGING_DIR"] == str(tmp_path / "logs" / "stage")
-    assert os.environ["WANDB_DIR"] == "mine"
-    assert "TENSORBOARD_LOGGING_DIR" not in os.environ
+    for before in (None, "mine"):
+        monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
+        if before:
+            monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", before)
+        with tracked(["tensorboard"], tmp_path / "logs" / "stage"):
+            assert os.environ["TENSORBOARD_LOGGING_DIR"] == str(tmp_path / "logs" / "stage")
+        assert os.environ.get("TENSORBOARD_LOGGING_DIR") == before
+
+
+@pytest.mark.skipif(find_spec("wandb") is None, reason="wandb is not installed")
+def test_wandb_logs_each_training_to_its_own_folder(again, run, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    folder = again(tmp_path / "run", trackers=["wandb"]).folder
+    logs = {path.name: list(path.glob("wandb/offline-run-*/*.wandb")) for path in (folder / "logs").iterdir()}
+    assert set(logs) == {path.name for path in (run / "logs").iterdir()}
+    assert all(len(files) == 1 for files in logs.values())
 
 
 @pytest.mark.skipif(find_spec("wandb") is not None, reason="wandb is installed")

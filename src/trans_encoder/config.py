@@ -133,6 +133,11 @@ class RunConfig(_Frozen):
             raise ValueError(f'given {anchor!r}, must be "auto", or at least 0 and less than 1')
         return anchor
 
+    @field_validator("trackers", mode="before")
+    @classmethod
+    def _several(cls, trackers: Any) -> Any:
+        return trackers.split(",") if isinstance(trackers, str) else trackers
+
     @field_validator("members", mode="before")
     @classmethod
     def _parsed(cls, members: Any) -> Any:

@@ -22,21 +22,34 @@ def check_trackers(trackers: Sequence[str]) -> None:
 
 @contextmanager
 def tracked(trackers: Sequence[str], logs: Path) -> Iterator[None]:
-    """Have the trackers of trainings inside this block write to a folder; they are told by the environment alone."""
+    """Have the trackers of a training inside this block write to a folder of their own."""
     if not trackers:
         yield
         return
     if is_first_rank():
         logs.mkdir(parents=True, exist_ok=True)
-    places = {"TENSORBOARD_LOGGING_DIR": str(logs), "WANDB_DIR": str(logs), "WANDB_NAME": logs.name}
-    before = {name: os.environ.get(name) for name in places}
-    os.environ.update(places)
+    with _in_environment("TENSORBOARD_LOGGING_DIR", str(logs)), _wandb_run(logs, wanted="wandb" in trackers):
+        yield
+
+
+@contextmanager
+def _in_environment(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
     try:
         yield
     finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
-        if "wandb" in trackers:
-            import wandb
+        os.environ.pop(name) if before is None else os.environ.update({name: before})
 
-            wandb.finish()  # the trainer leaves it open, and the next training would go on in it
+
+@contextmanager
+def _wandb_run(logs: Path, *, wanted: bool) -> Iterator[None]:
+    """Open the run that the trainer logs to: it would open one by itself, but all trainings in the folder of the first."""
+    if not wanted or not is_first_rank():
+        yield
+        return
+    import wandb
+
+    project = os.environ.get("WANDB_PROJECT", "trans-encoder")
+    with wandb.init(project=project, dir=str(logs), name=logs.name):
+        yield
