@@ -44,7 +44,7 @@ def _in_environment(name: str, value: str) -> Iterator[None]:
 
 @contextmanager
 def _wandb_run(logs: Path, *, wanted: bool) -> Iterator[None]:
-    """Open the run that the trainer logs to: it would open one by itself, but all trainings in the folder of the first."""
+    """Open the run that a training logs to: left to the trainer, all would be in the folder of the first."""
     if not wanted or not is_first_rank():
         yield
         return
