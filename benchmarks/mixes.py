@@ -23,7 +23,7 @@ from measuring import sts_tests
 from trans_encoder import BiEncoder, Text, distil, evaluate, mine
 from trans_encoder.mining import Mix
 
-MIXES = ["1,0,0,0", "0,0,0,1", "1,1,1,1", "4,2,2,2", "7,1,1,1", "1,0,0,1"]
+MIXES = ["1,0,0,0,0", "0,0,0,1,0", "4,2,2,2,0", "1,0,0,1,2", "1,1,1,1,4", "0,0,0,1,3", "0,0,0,0,1"]
 START = "the start"
 
 
@@ -49,7 +49,7 @@ def show(rows: list[dict[str, object]]) -> None:
     groups: dict[object, list[dict[str, object]]] = defaultdict(list)
     for row in rows:
         groups[row["mix"]].append(row)
-    print("| near, middle, far, random | bi | cross | mean | seeds |")
+    print("| near, middle, far, random, versions | bi | cross | mean | seeds |")
     print("| --- | ---: | ---: | ---: | ---: |")
     for mix, group in groups.items():
         bi, cross = ([row[kind] for row in group if row[kind] is not None] for kind in ("bi", "cross"))
@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--text", type=Path, help="the text to mine")
     parser.add_argument("--model", metavar="BI[=PLM]", help="the start: a bi-encoder and its cross-encoder's PLM")
     parser.add_argument("--data-dir", help="folder of tasks in the plain format")
-    parser.add_argument("--mix", action="append", help=f"shares of the four bands; repeatable (default: {MIXES})")
+    parser.add_argument("--mix", action="append", help=f"shares of the bands; repeatable (default: {MIXES})")
     parser.add_argument("--sentences", type=int, default=20_000, help="sentences of the text (default: 20000)")
     parser.add_argument("--pairs", type=int, default=2000, help="pairs to mine (default: 2000)")
     parser.add_argument("--test-pairs", type=int, default=1000, help="most pairs of each test set (default: 1000)")

@@ -24,7 +24,9 @@ def mine(
     ] = None,
     mix: Annotated[
         str | None,
-        typer.Option("--mix", metavar="NEAR,MIDDLE,FAR,RANDOM", help="Shares of the bands, such as 4,2,2,2."),
+        typer.Option(
+            "--mix", metavar="NEAR,MIDDLE,FAR,RANDOM,VERSIONS", help="Shares of the bands, such as 4,2,2,2,0."
+        ),
     ] = None,
     max_per_sentence: Annotated[
         int | None, typer.Option("--max-per-sentence", metavar="N", min=1, help="A sentence is in at most N pairs.")
@@ -39,7 +41,8 @@ def mine(
 ) -> None:
     """Mine pairs over the whole range of similarity from raw text.
 
-    Neighbours are near (ranks 1-10 of a search), middle (11-100) or far (101-1000); random pairs are added to them.
+    Neighbours are near (ranks 1-10 of a search), middle (11-100) or far (101-1000). Random pairs are added to them, and
+    pairs of two versions of a sentence.
 
     Example: `trans-encoder mine --text corpus.txt --out pairs.jsonl --pairs 20000`
     """
@@ -74,7 +77,6 @@ def _read_mix(text: str | None) -> Any:
     if text is None:
         return None
     try:
-        near, middle, far, random = (float(share) for share in text.split(","))
-        return Mix(near=near, middle=middle, far=far, random=random)
+        return Mix(**dict(zip(Mix.model_fields, map(float, text.split(",")), strict=True)))
     except ValueError:
-        raise ConfigurationError(f"--mix {text}: expected four shares of at least 0, such as 4,2,2,2") from None
+        raise ConfigurationError(f"--mix {text}: expected five shares of at least 0, such as 4,2,2,2,0") from None

@@ -14,13 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.words import FEWEST_WORDS, joined, words_of
 from trans_encoder.distill.labels import Scores
 from trans_encoder.errors import DataError
 
 LEVELS = ("itself", "light edit", "heavy edit", "another sentence")
 """What a probe sets against a sentence, most alike first."""
 
-_FEWEST_WORDS = 4  # of fewer, a light and a heavy edit would leave the same
 _MOST_PROBES = 64
 
 
@@ -103,14 +103,14 @@ def make_exam(held_out: PairSet, *, seed: int, parts: Collection[str]) -> Exam:
 
 def _made_pairs(sentences: Sequence[str], *, random: np.random.Generator) -> dict[str, Questions]:
     """Set sentences against their edits and each other; empty if fewer than two are long enough."""
-    long_enough = [text for text in sentences if len(_words(text)) >= _FEWEST_WORDS]
+    long_enough = [text for text in sentences if len(words_of(text)) >= FEWEST_WORDS]
     texts = [long_enough[place] for place in random.permutation(len(long_enough))[:_MOST_PROBES]]
     if len(texts) < 2:
         return {"probes": Questions([], []), "losses": Questions([], [])}
     others = [*texts[1:], texts[0]]
     light = [light_edit(text, random=random) for text in texts]
     heavy = [heavy_edit(text, other=other, random=random) for text, other in zip(texts, others, strict=True)]
-    counts = Counter(word for text in long_enough for word in _words(text))
+    counts = Counter(word for text in long_enough for word in words_of(text))
     uncommon = [lose_word(text, by=lambda word: -counts[word]) for text in texts]
     unrare = [lose_word(text, by=lambda word: counts[word]) for text in texts]
     return {
@@ -121,7 +121,7 @@ def _made_pairs(sentences: Sequence[str], *, random: np.random.Generator) -> dic
 
 def light_edit(text: str, *, random: np.random.Generator) -> str:
     """Drop one word or swap two neighbours; a text of one word stays."""
-    words = _words(text)
+    words = words_of(text)
     if len(words) < 2:
         return text
     place = int(random.integers(len(words) - 1))
@@ -129,16 +129,16 @@ def light_edit(text: str, *, random: np.random.Generator) -> str:
         del words[place]
     else:
         words[place], words[place + 1] = words[place + 1], words[place]
-    return _joined(words, like=text)
+    return joined(words, like=text)
 
 
 def heavy_edit(text: str, *, other: str, random: np.random.Generator) -> str:
     """Drop half of the words, or put words of another text in their place."""
-    words, foreign = _words(text), _words(other)
+    words, foreign = words_of(text), words_of(other)
     gone = set(random.permutation(len(words))[: (len(words) + 1) // 2].tolist())
     if random.random() < 0.5:
-        return _joined([word for place, word in enumerate(words) if place not in gone], like=text)
-    return _joined(
+        return joined([word for place, word in enumerate(words) if place not in gone], like=text)
+    return joined(
         [foreign[int(random.integers(len(foreign)))] if place in gone else word for place, word in enumerate(words)],
         like=text,
     )
@@ -146,9 +146,9 @@ def heavy_edit(text: str, *, other: str, random: np.random.Generator) -> str:
 
 def lose_word(text: str, *, by: Callable[[str], int]) -> str:
     """Drop the word for which a measure is smallest, the first of equals."""
-    words = _words(text)
+    words = words_of(text)
     del words[min(range(len(words)), key=lambda place: by(words[place]))]
-    return _joined(words, like=text)
+    return joined(words, like=text)
 
 
 def word_overlap(first: Sequence[str], second: Sequence[str]) -> Scores:
@@ -159,12 +159,3 @@ def word_overlap(first: Sequence[str], second: Sequence[str]) -> Scores:
     vectoriser.fit(dict.fromkeys([*first, *second]))
     product = vectoriser.transform(first).multiply(vectoriser.transform(second))
     return np.asarray(product.sum(axis=1), dtype=np.float32).reshape(-1)
-
-
-def _words(text: str) -> list[str]:
-    words = text.split()
-    return words if len(words) >= _FEWEST_WORDS else list(text.strip())
-
-
-def _joined(words: list[str], *, like: str) -> str:
-    return (" " if len(like.split()) >= _FEWEST_WORDS else "").join(words)

@@ -1,13 +1,13 @@
-"""How like each other the two sentences of a mined pair are: four bands and the mix of them."""
+"""How like each other the two texts of a mined pair are: the bands and the mix of them."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from trans_encoder.errors import ConfigurationError
 
-Band = Literal["near", "middle", "far", "random"]
+Band = Literal["near", "middle", "far", "random", "versions"]
 RANKED: tuple[Band, ...] = ("near", "middle", "far")
 DEPTH = 1000
 """The deepest rank at which a neighbour is taken."""
@@ -17,7 +17,8 @@ class Mix(BaseModel):
     """Shares of the bands among the mined pairs; they are divided by their sum.
 
     In a search over more than 1000 sentences, near neighbours are at ranks 1-10, middle ones at 11-100 and far ones at
-    101-1000 (see `rank_limits`). A random pair joins any two sentences of the text.
+    101-1000 (see `rank_limits`). A random pair joins any two sentences of the text; versions are two parts of one
+    sentence, one of them edited.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -30,15 +31,15 @@ class Mix(BaseModel):
     """Share of distant neighbours: still related, barely alike."""
     random: float = Field(default=0.2, ge=0)
     """Share of random pairs."""
+    versions: float = Field(default=0.0, ge=0)
+    """Share of pairs made of two versions of a sentence."""
 
     def counts(self, pairs: int) -> dict[Band, int]:
         """Divide `pairs` among the bands."""
-        shares: dict[Band, float] = {"near": self.near, "middle": self.middle, "far": self.far, "random": self.random}
+        shares: dict[Band, float] = {band: getattr(self, band) for band in get_args(Band)}
         total = sum(shares.values())
         if total <= 0:
-            raise ConfigurationError(
-                "the mix of near, middle, far and random pairs is all zero; give at least one share"
-            )
+            raise ConfigurationError("the mix of the bands of pairs is all zero; give at least one share")
         edges = np.rint(np.cumsum([0.0, *shares.values()]) / total * pairs).astype(int)
         return {band: int(count) for band, count in zip(shares, np.diff(edges), strict=True)}
 

@@ -1,15 +1,17 @@
 """Taking pairs in under the rules: none twice, no sentence overused, each band its share."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from trans_encoder.mining.bands import DEPTH, Band, rank_limits
 from trans_encoder.mining.search import Method, Positions, Searcher
+from trans_encoder.mining.versions import two_versions
 
 Slot = tuple[Band, Method | None]
-"""A band and the method that found the pair; no method for random pairs."""
+"""A band and the method that found the pair; no method for those that are not searched for."""
 
 _BLOCK = 512
 _LEAST_GAIN = 0.01
@@ -23,8 +25,9 @@ class Collector:
         self.limit = limit
         self.uses = np.zeros(sentences, dtype=np.int32)
         self.rows: list[tuple[int, int]] = []
+        self.made: list[tuple[str, str]] = []
         self.slots: list[Slot] = []
-        self._seen: set[int] = set()
+        self._seen: set[int | frozenset[str]] = set()
         self._on_pair = on_pair
 
     def offer(self, first: int, candidates: Iterable[int], slot: Slot) -> bool:
@@ -34,14 +37,26 @@ class Collector:
         for second in candidates:
             key = min(first, second) * len(self.uses) + max(first, second)
             if first != second and key not in self._seen and self.uses[second] < self.limit:
-                self._seen.add(key)
                 self.rows.append((first, second))
-                self.slots.append(slot)
-                self.uses[first] += 1
-                self.uses[second] += 1
-                self._on_pair(1)
+                self._take(key, (first, second), slot)
                 return True
         return False
+
+    def offer_versions(self, sentence: int, versions: tuple[str, str]) -> bool:
+        """Take in two versions of a sentence unless they are the same; say whether they were taken."""
+        key = frozenset(versions)
+        if len(key) < 2 or key in self._seen or self.uses[sentence] >= self.limit:
+            return False
+        self.made.append(versions)
+        self._take(key, (sentence,), ("versions", None))
+        return True
+
+    def _take(self, key: int | frozenset[str], sentences: Sequence[int], slot: Slot) -> None:
+        self._seen.add(key)
+        self.slots.append(slot)
+        for sentence in sentences:
+            self.uses[sentence] += 1
+        self._on_pair(1)
 
 
 def collect_neighbours(
@@ -86,6 +101,21 @@ def collect_random(collector: Collector, count: int, *, rng: np.random.Generator
             return
         drawn = rng.choice(free, size=(count, 2)).tolist()
         gained = sum(collector.offer(first, [second], ("random", None)) for first, second in drawn)
+        if gained <= _LEAST_GAIN * count:
+            return
+        count -= gained
+
+
+def collect_versions(collector: Collector, sentences: pa.ChunkedArray, count: int, *, rng: np.random.Generator) -> None:
+    """Make pairs of two versions of a sentence until there are `count` or hardly any is left to make."""
+    while count > 0:
+        drawn = rng.permutation(np.flatnonzero(collector.uses < collector.limit))[:count]
+        strings = sentences.take(pa.array(drawn)).to_pylist()
+        others = [*strings[1:], *strings[:1]]
+        gained = sum(
+            collector.offer_versions(int(place), two_versions(string, other=other, rng=rng))
+            for place, string, other in zip(drawn, strings, others, strict=True)
+        )
         if gained <= _LEAST_GAIN * count:
             return
         count -= gained

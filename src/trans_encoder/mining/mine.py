@@ -15,7 +15,7 @@ from trans_encoder.data.text import Text
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.mining.bands import RANKED, Band, Mix
-from trans_encoder.mining.collecting import Collector, collect_neighbours, collect_random
+from trans_encoder.mining.collecting import Collector, collect_neighbours, collect_random, collect_versions
 from trans_encoder.mining.search import DenseSearcher, LexicalSearcher, Method, Searcher
 from trans_encoder.progress import progress
 
@@ -38,7 +38,7 @@ class Mining:
     max_per_sentence: int
     """No sentence is in more pairs than this."""
     counts: dict[str, dict[str, int]]
-    """Number of pairs by band, then by method; the method of random pairs is "random"."""
+    """Number of pairs by band, then by method; bands that are not searched for are their own method."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the texts as plain values, ready for JSON."""
@@ -58,9 +58,10 @@ def mine(
     """Mine `pairs` pairs from the sentences of `text`.
 
     Near, middle and far pairs are neighbours found by each of `methods` in equal parts (default: lexical, and dense
-    where an encoder is given). No sentence meets itself or its own duplicate (white space and case aside), no pair
-    comes twice in either order, and no sentence is in more than `max_per_sentence` pairs (default: twice the mean, at
-    least 4). If the text does not hold enough such pairs there are fewer, and a warning says so.
+    where an encoder is given). No sentence meets itself or its own duplicate (white space and case aside), only a
+    different version of itself; no pair comes twice in either order, and no sentence is in more than
+    `max_per_sentence` pairs (default: twice the mean, at least 4). If the text does not hold enough such pairs there
+    are fewer, and a warning says so.
     """
     if pairs < 1 or (max_per_sentence is not None and max_per_sentence < 1):
         raise ConfigurationError(f"asked for {pairs} pairs, {max_per_sentence} a sentence; ask for at least 1 of each")
@@ -73,13 +74,15 @@ def mine(
         collector = Collector(len(sentences), limit=limit, on_pair=advance)
         _mine_shards(collector, sentences, counts=counts, methods=chosen, encoder=encoder, rng=rng)
         collect_random(collector, counts["random"], rng=rng)
-    if not collector.rows:
+        collect_versions(collector, sentences, counts["versions"], rng=rng)
+    found = len(collector.slots)
+    if not found:
         raise DataError(f"no pair could be mined from {len(sentences)} sentences; give more text or another mix")
-    if len(collector.rows) < pairs:
+    if found < pairs:
         logger.warning(
             "asked for %d pairs, but %d distinct sentences gave only %d with at most %d pairs a sentence; "
             "give more text, raise the limit (max_per_sentence) or change the mix",
-            *(pairs, len(sentences), len(collector.rows), limit),
+            *(pairs, len(sentences), found, limit),
         )
     return Mining(_shuffled(collector, sentences, rng=rng), pairs, len(sentences), limit, _counts(collector))
 
@@ -134,13 +137,19 @@ def _searcher(method: Method, sentences: Sequence[str], *, encoder: BiEncoder | 
 
 def _shuffled(collector: Collector, sentences: pa.ChunkedArray, *, rng: np.random.Generator) -> PairSet:
     """Return the pairs in random order, so that any head of them has the same mix."""
-    rows = rng.permutation(np.array(collector.rows, dtype=np.int64))
-    columns = (sentences.take(pa.array(column)) for column in rows.T)
-    return PairSet.from_table(pa.table(dict(zip(("sentence1", "sentence2"), columns, strict=True))))
+    rows = np.array(collector.rows, dtype=np.int64).reshape(-1, 2)
+    made = np.array(collector.made, dtype=object).reshape(-1, 2)
+    columns = {
+        name: pa.chunked_array(
+            [*sentences.take(pa.array(rows[:, side])).chunks, pa.array(made[:, side], sentences.type)]
+        )
+        for side, name in enumerate(("sentence1", "sentence2"))
+    }
+    return PairSet.from_table(pa.table(columns).take(pa.array(rng.permutation(len(rows) + len(made)))))
 
 
 def _counts(collector: Collector) -> dict[str, dict[str, int]]:
     counts: dict[str, dict[str, int]] = {}
     for (band, method), count in Counter(collector.slots).items():
-        counts.setdefault(band, {})[method or "random"] = count
+        counts.setdefault(band, {})[method or band] = count
     return counts
