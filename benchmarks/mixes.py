@@ -49,7 +49,7 @@ def show(rows: list[dict[str, object]]) -> None:
     groups: dict[object, list[dict[str, object]]] = defaultdict(list)
     for row in rows:
         groups[row["mix"]].append(row)
-    print("| near, middle, far, random, versions | bi | cross | mean | seeds |")
+    print("| near, middle, far, random, parts | bi | cross | mean | seeds |")
     print("| --- | ---: | ---: | ---: | ---: |")
     for mix, group in groups.items():
         bi, cross = ([row[kind] for row in group if row[kind] is not None] for kind in ("bi", "cross"))

@@ -17,10 +17,10 @@ from trans_encoder.encoders import BiEncoder
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.mining import Mix, mine
 from trans_encoder.mining.bands import rank_limits
+from trans_encoder.mining.parts import two_parts
 from trans_encoder.mining.search import DenseSearcher, LexicalSearcher
-from trans_encoder.mining.versions import two_versions
 
-NEAR = Mix(near=1, middle=0, far=0, random=0, versions=0)
+NEAR = Mix(near=1, middle=0, far=0, random=0, parts=0)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def overlap(pairs: PairSet) -> float:
 
 
 def test_gives_the_asked_pairs_in_the_asked_mix(corpus):
-    mined = mine(corpus, pairs=200, mix=Mix(near=2, middle=1, far=1, random=1, versions=0))
+    mined = mine(corpus, pairs=200, mix=Mix(near=2, middle=1, far=1, random=1, parts=0))
     assert len(mined.pairs) == mined.asked == 200
     assert mined.sentences == len(corpus)
     assert mined.counts == {
@@ -65,26 +65,27 @@ def test_bands_order_the_likeness(corpus):
     assert near > middle > max(far, random)
 
 
-def test_versions_are_parts_of_one_sentence_and_alike_to_every_degree(corpus):
-    mined = mine(corpus, pairs=300, mix=Mix(near=0, middle=0, far=0, random=0, versions=1), seed=3)
-    assert mined.counts == {"versions": {"versions": 300}}
+def test_parts_are_of_one_sentence_and_alike_to_every_degree(corpus):
+    mined = mine(corpus, pairs=300, mix=Mix(near=0, middle=0, far=0, random=0, parts=1), seed=3)
+    assert mined.counts == {"parts": {"parts": 300}}
     shared = []
     for first, second in rows(mined.pairs):
         assert first != second
-        assert any(first in text for text in corpus)
+        assert any(first in text and second in text for text in corpus)
         shared.append(len(set(first.split()) & set(second.split())) / len(set(first.split()) | set(second.split())))
     assert min(shared) == 0 < np.quantile(shared, 0.25) < np.quantile(shared, 0.75) < max(shared)
     assert len(set(map(frozenset, rows(mined.pairs)))) == 300
 
 
 @pytest.mark.parametrize("sentence", ["我喜欢安静的小猫和大狗", "ab", "one two three four five six"])
-def test_versions_of_any_script_and_length(sentence):
+def test_parts_of_any_script_and_length(sentence):
     rng = np.random.default_rng(0)
     for _ in range(50):
-        first, second = two_versions(sentence, other="他今天去海边", rng=rng)
+        first, second = two_parts(sentence, rng=rng)
         assert first.strip()
         assert second.strip()
         assert first in sentence
+        assert second in sentence
 
 
 def test_rules_hold_when_the_text_is_squeezed(corpus):
@@ -127,7 +128,7 @@ def test_shards_together_give_the_asked_pairs(corpus, monkeypatch):
 
 
 def test_dense_and_lexical_share_each_band(corpus, encoder):
-    mined = mine(corpus, pairs=100, encoder=encoder, mix=Mix(near=3, middle=1, far=1, random=0, versions=0))
+    mined = mine(corpus, pairs=100, encoder=encoder, mix=Mix(near=3, middle=1, far=1, random=0, parts=0))
     assert mined.counts == {
         "near": {"lexical": 30, "dense": 30},
         "middle": {"lexical": 10, "dense": 10},
@@ -137,7 +138,7 @@ def test_dense_and_lexical_share_each_band(corpus, encoder):
 
 def test_dense_neighbours_are_those_of_the_encoder(corpus, encoder):
     near = mine(corpus, pairs=100, encoder=encoder, methods=["dense"], mix=NEAR).pairs
-    random = mine(corpus, pairs=100, mix=Mix(near=0, middle=0, far=0, random=1, versions=0)).pairs
+    random = mine(corpus, pairs=100, mix=Mix(near=0, middle=0, far=0, random=1, parts=0)).pairs
     assert encoder.score(near).mean() > encoder.score(random).mean()
 
 
@@ -177,7 +178,7 @@ def test_refusals(corpus):
     with pytest.raises(ConfigurationError, match="at least 1"):
         mine(corpus, pairs=0)
     with pytest.raises(ConfigurationError, match="all zero"):
-        mine(corpus, pairs=10, mix=Mix(near=0, middle=0, far=0, random=0, versions=0))
+        mine(corpus, pairs=10, mix=Mix(near=0, middle=0, far=0, random=0, parts=0))
     with pytest.raises(DataError, match="two different sentences"):
         mine(["One line.", "one  line."], pairs=1)
     with pytest.raises(DataError, match="no pair could be mined"):

@@ -24,9 +24,7 @@ def mine(
     ] = None,
     mix: Annotated[
         str | None,
-        typer.Option(
-            "--mix", metavar="NEAR,MIDDLE,FAR,RANDOM,VERSIONS", help="Shares of the bands, such as 4,2,2,2,0."
-        ),
+        typer.Option("--mix", metavar="NEAR,MIDDLE,FAR,RANDOM,PARTS", help="Shares of the bands, such as 4,2,2,2,0."),
     ] = None,
     max_per_sentence: Annotated[
         int | None, typer.Option("--max-per-sentence", metavar="N", min=1, help="A sentence is in at most N pairs.")
@@ -42,7 +40,7 @@ def mine(
     """Mine pairs over the whole range of similarity from raw text.
 
     Neighbours are near (ranks 1-10 of a search), middle (11-100) or far (101-1000). Random pairs are added to them, and
-    pairs of two versions of a sentence.
+    pairs of two parts of a sentence.
 
     Example: `trans-encoder mine --text corpus.txt --out pairs.jsonl --pairs 20000`
     """

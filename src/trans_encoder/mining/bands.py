@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from trans_encoder.errors import ConfigurationError
 
-Band = Literal["near", "middle", "far", "random", "versions"]
+Band = Literal["near", "middle", "far", "random", "parts"]
 RANKED: tuple[Band, ...] = ("near", "middle", "far")
 DEPTH = 1000
 """The deepest rank at which a neighbour is taken."""
@@ -17,8 +17,8 @@ class Mix(BaseModel):
     """Shares of the bands among the mined pairs; they are divided by their sum.
 
     In a search over more than 1000 sentences, near neighbours are at ranks 1-10, middle ones at 11-100 and far ones at
-    101-1000 (see `rank_limits`). A random pair joins any two sentences of the text; versions are two parts of one
-    sentence, one of them edited.
+    101-1000 (see `rank_limits`). A random pair joins any two sentences of the text; parts are two overlapping
+    or neighbouring parts of one sentence.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -31,8 +31,8 @@ class Mix(BaseModel):
     """Share of distant neighbours: still related, barely alike."""
     random: float = Field(default=0.2, ge=0)
     """Share of random pairs."""
-    versions: float = Field(default=0.0, ge=0)
-    """Share of pairs made of two versions of a sentence."""
+    parts: float = Field(default=0.0, ge=0)
+    """Share of pairs made of two parts of a sentence."""
 
     def counts(self, pairs: int) -> dict[Band, int]:
         """Divide `pairs` among the bands."""

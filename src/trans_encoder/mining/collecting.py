@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from trans_encoder.mining.bands import DEPTH, Band, rank_limits
+from trans_encoder.mining.parts import two_parts
 from trans_encoder.mining.search import Method, Positions, Searcher
-from trans_encoder.mining.versions import two_versions
 
 Slot = tuple[Band, Method | None]
 """A band and the method that found the pair; no method for those that are not searched for."""
@@ -42,13 +42,13 @@ class Collector:
                 return True
         return False
 
-    def offer_versions(self, sentence: int, versions: tuple[str, str]) -> bool:
-        """Take in two versions of a sentence unless they are the same; say whether they were taken."""
-        key = frozenset(versions)
+    def offer_parts(self, sentence: int, parts: tuple[str, str]) -> bool:
+        """Take in two parts of a sentence unless they are the same; say whether they were taken."""
+        key = frozenset(parts)
         if len(key) < 2 or key in self._seen or self.uses[sentence] >= self.limit:
             return False
-        self.made.append(versions)
-        self._take(key, (sentence,), ("versions", None))
+        self.made.append(parts)
+        self._take(key, (sentence,), ("parts", None))
         return True
 
     def _take(self, key: int | frozenset[str], sentences: Sequence[int], slot: Slot) -> None:
@@ -106,15 +106,14 @@ def collect_random(collector: Collector, count: int, *, rng: np.random.Generator
         count -= gained
 
 
-def collect_versions(collector: Collector, sentences: pa.ChunkedArray, count: int, *, rng: np.random.Generator) -> None:
-    """Make pairs of two versions of a sentence until there are `count` or hardly any is left to make."""
+def collect_parts(collector: Collector, sentences: pa.ChunkedArray, count: int, *, rng: np.random.Generator) -> None:
+    """Make pairs of two parts of a sentence until there are `count` or hardly any is left to make."""
     while count > 0:
         drawn = rng.permutation(np.flatnonzero(collector.uses < collector.limit))[:count]
         strings = sentences.take(pa.array(drawn)).to_pylist()
-        others = [*strings[1:], *strings[:1]]
         gained = sum(
-            collector.offer_versions(int(place), two_versions(string, other=other, rng=rng))
-            for place, string, other in zip(drawn, strings, others, strict=True)
+            collector.offer_parts(int(place), two_parts(string, rng=rng))
+            for place, string in zip(drawn, strings, strict=True)
         )
         if gained <= _LEAST_GAIN * count:
             return

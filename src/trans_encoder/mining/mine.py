@@ -15,7 +15,7 @@ from trans_encoder.data.text import Text
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.mining.bands import RANKED, Band, Mix
-from trans_encoder.mining.collecting import Collector, collect_neighbours, collect_random, collect_versions
+from trans_encoder.mining.collecting import Collector, collect_neighbours, collect_parts, collect_random
 from trans_encoder.mining.search import DenseSearcher, LexicalSearcher, Method, Searcher
 from trans_encoder.progress import progress
 
@@ -58,10 +58,10 @@ def mine(
     """Mine `pairs` pairs from the sentences of `text`.
 
     Near, middle and far pairs are neighbours found by each of `methods` in equal parts (default: lexical, and dense
-    where an encoder is given). No sentence meets itself or its own duplicate (white space and case aside), only a
-    different version of itself; no pair comes twice in either order, and no sentence is in more than
-    `max_per_sentence` pairs (default: twice the mean, at least 4). If the text does not hold enough such pairs there
-    are fewer, and a warning says so.
+    where an encoder is given). No sentence meets itself or its own duplicate (white space and case aside); two parts
+    of it may meet. No pair comes twice in either order, and no sentence is in more than `max_per_sentence` pairs
+    (default: twice the mean, at least 4). If the text does not hold enough such pairs there are fewer, and a warning
+    says so.
     """
     if pairs < 1 or (max_per_sentence is not None and max_per_sentence < 1):
         raise ConfigurationError(f"asked for {pairs} pairs, {max_per_sentence} a sentence; ask for at least 1 of each")
@@ -74,7 +74,7 @@ def mine(
         collector = Collector(len(sentences), limit=limit, on_pair=advance)
         _mine_shards(collector, sentences, counts=counts, methods=chosen, encoder=encoder, rng=rng)
         collect_random(collector, counts["random"], rng=rng)
-        collect_versions(collector, sentences, counts["versions"], rng=rng)
+        collect_parts(collector, sentences, counts["parts"], rng=rng)
     found = len(collector.slots)
     if not found:
         raise DataError(f"no pair could be mined from {len(sentences)} sentences; give more text or another mix")
