@@ -3,9 +3,9 @@
     python benchmarks/selection.py --model MODEL --data-dir DATA --pairs 6000 --seeds 3 --json selection.jsonl
     python benchmarks/selection.py --analyse selection.jsonl --plot selection.svg
 
-Collecting runs small distillations on the STS pool, one model alone or several (--model again) as a team, and writes a
-line for every checkpoint: all signals, the score on STS-B dev, and the average over the seven STS test sets. Labels are
-used to evaluate only. The analysis prints Markdown tables.
+Collecting runs small distillations on the STS pool, or on pairs mined from a text (--text), one model alone or several
+(--model again) as a team, and writes a line for every checkpoint: all signals, the score on STS-B dev, and the average
+over the seven STS test sets. Labels are used to evaluate only. The analysis prints Markdown tables.
 """
 
 import argparse
@@ -26,6 +26,7 @@ import transformers
 from measuring import sampled
 from scipy.stats import spearmanr
 
+from trans_encoder import BiEncoder, Text, mine
 from trans_encoder.config import make_config, parse_overrides
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import Task, TestSet, load_task
@@ -48,6 +49,7 @@ class Seen(NamedTuple):
 
 
 CROSS_JUDGEMENTS = 6
+SENTENCES = 20_000
 SCORE, LAST = "label-free score", "the last one"
 
 
@@ -83,7 +85,7 @@ class Recorder:
 
 def collect(arguments: argparse.Namespace, task: Task, *, seed: int) -> Iterator[Row]:
     """Run one distillation and yield a row for every checkpoint and every start."""
-    training, held_out = hold_out(task.pairs.sample(arguments.pairs, seed=seed), seed=seed)
+    training, held_out = hold_out(_pairs(arguments, task, seed=seed), seed=seed)
     tests = {name: sampled(test, arguments.test_pairs) for name, test in task.tests.items()}
     recorder = Recorder(DevJudge(task.dev), tests, make_exam(held_out, seed=seed, parts=parts_for(SIGNALS)))
     settings = {
@@ -98,12 +100,22 @@ def collect(arguments: argparse.Namespace, task: Task, *, seed: int) -> Iterator
         run(config, training, out=Path(folder), judge=recorder)
         history = [json.loads(line) for line in (Path(folder) / "history.jsonl").read_text("utf-8").splitlines()]
     name = " + ".join(str(member.name) for member in config.members)
-    about = {"run": f"{name}, {arguments.pairs} pairs, seed {seed} {' '.join(arguments.set)}".strip(), "team": name}
+    source = "text" if arguments.text else "pool"
+    run_name = f"{name}, {arguments.pairs} pairs of the {source}, seed {seed} {' '.join(arguments.set)}".strip()
+    about = {"run": run_name, "team": name, "source": source}
     moments = list(zip(history, recorder.seen, strict=True))
     for moment, seen in moments:
         signals = measure_signals(replace(seen.answers, **_known(moment, moments)))
         place = {key: moment[key] for key in ("cycle", "member", "kind", "step")}
         yield {**about, **place, "dev": seen.dev, "sts": seen.sts, "signals": signals}
+
+
+def _pairs(arguments: argparse.Namespace, task: Task, *, seed: int) -> PairSet:
+    if not arguments.text:
+        return task.pairs.sample(arguments.pairs, seed=seed)
+    text = Text.read(arguments.text)
+    start = BiEncoder.load(arguments.model[0].partition("=")[0])
+    return mine(text.sample(min(len(text), SENTENCES), seed=0), pairs=arguments.pairs, encoder=start, seed=seed).pairs
 
 
 def _known(moment: Row, moments: list[tuple[Row, Seen]]) -> dict[str, Any]:
@@ -234,7 +246,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", action="append", default=[], help="a bi-encoder; again for a team")
     parser.add_argument("--data-dir", help="folder of tasks in the plain format")
-    parser.add_argument("--pairs", type=int, default=6000, help="pairs of the STS pool (default: 6000)")
+    parser.add_argument(
+        "--text", type=Path, help="mine the pairs from this text, not from the STS pool"
+    )
+    parser.add_argument("--pairs", type=int, default=6000, help="pairs to learn from (default: 6000)")
     parser.add_argument("--test-pairs", type=int, default=1000, help="most pairs of each test set (default: 1000)")
     parser.add_argument("--cycles", type=int, default=2, help="cycles of each run (default: 2)")
     parser.add_argument("--seeds", type=int, default=1, help="runs with different seeds (default: 1)")
