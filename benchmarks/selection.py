@@ -246,9 +246,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", action="append", default=[], help="a bi-encoder; again for a team")
     parser.add_argument("--data-dir", help="folder of tasks in the plain format")
-    parser.add_argument(
-        "--text", type=Path, help="mine the pairs from this text, not from the STS pool"
-    )
+    parser.add_argument("--text", type=Path, help="mine the pairs from this text, not from the STS pool")
     parser.add_argument("--pairs", type=int, default=6000, help="pairs to learn from (default: 6000)")
     parser.add_argument("--test-pairs", type=int, default=1000, help="most pairs of each test set (default: 1000)")
     parser.add_argument("--cycles", type=int, default=2, help="cycles of each run (default: 2)")
