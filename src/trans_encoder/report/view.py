@@ -102,10 +102,9 @@ class RunView:
         if self.folder.labels:
             facts.append(f"{self.folder.labels[0].rows:,} pairs")
         if "cycles" in config:
-            run = self.folder.result.get("cycles", config["cycles"])
-            facts.append(
-                f"{config['cycles']} cycles" if run == config["cycles"] else f"{run} of {config['cycles']} cycles"
-            )
+            asked = config["cycles"]
+            run = self.folder.result.get("cycles", asked)
+            facts.append((f"{run} of " if run != asked else "") + ("1 cycle" if asked == 1 else f"{asked} cycles"))
         facts += [f"{word}{config[key]}" for key, word in (("strategy", ""), ("preset", "preset ")) if key in config]
         return facts + ([duration(self.seconds)] if self.stages else [])
 
