@@ -334,7 +334,7 @@ def evidence(monkeypatch):
 def test_evidence_is_collected_for_every_checkpoint_and_read(evidence, bert, roberta, pairs, dev, tmp_path, capsys):
     task = Task("sts", pairs, TestSet("dev", dev), {"one": TestSet("one", dev), "two": TestSet("two", dev)})
     shrunk = ["device=cpu", "bi.epochs=3", "bi.batch_size=16", "cross.batch_size=16", "cross.dev_steps=4"]
-    given = Namespace(model=[str(bert), str(roberta)], pairs=96, test_pairs=30, cycles=1, set=shrunk)
+    given = Namespace(model=[str(bert), str(roberta)], text=None, pairs=96, test_pairs=30, cycles=1, set=shrunk)
     rows = list(evidence.collect(given, task, seed=0))
     places = [(row["cycle"], row["kind"], row["member"]) for row in rows]
     assert places[:2] == [(0, "bi", "bert-32"), (0, "bi", "roberta-48")]
