@@ -36,8 +36,7 @@ def collect(arguments: argparse.Namespace) -> None:
     _add(arguments.json, {"mix": START, "seed": None, "bi": evaluate(start, tests).average, "cross": None})
     for seed in range(arguments.seeds):
         for mix in arguments.mix or MIXES:
-            shares = Mix(**dict(zip(Mix.model_fields, map(float, mix.split(",")), strict=True)))
-            mined = mine(text, pairs=arguments.pairs, encoder=start, mix=shares, seed=seed)
+            mined = mine(text, pairs=arguments.pairs, encoder=start, mix=Mix.parse(mix), seed=seed)
             with tempfile.TemporaryDirectory() as folder:
                 result = distil(mined.pairs, arguments.model, out=folder, cycles=1, selection="last", seed=seed)
                 reached = {kind: evaluate(getattr(result, kind), tests).average for kind in ("bi", "cross")}

@@ -1,7 +1,7 @@
 """`trans-encoder mine`: pairs from raw text."""
 
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 import typer
 
@@ -46,6 +46,7 @@ def mine(
     """
     from trans_encoder.cli.writing import write_pairs, writer_of
     from trans_encoder.encoders import BiEncoder
+    from trans_encoder.mining import Mix
     from trans_encoder.mining import mine as run
     from trans_encoder.mining.search import Method
 
@@ -58,7 +59,7 @@ def mine(
             pairs=pairs,
             encoder=encoder,
             methods=cast("list[Method] | None", method or None),
-            mix=_read_mix(mix),
+            mix=None if mix is None else Mix.parse(mix),
             seed=seed,
             max_per_sentence=max_per_sentence,
         )
@@ -66,15 +67,3 @@ def mine(
     parts = [f"{count:,} {band} ({method})" for band, by in mined.counts.items() for method, count in by.items()]
     shown = f"{out}: {len(mined.pairs):,} pairs of {mined.sentences:,} sentences: {', '.join(parts)}"
     print_result({**mined.to_dict(), "out": str(out)}, as_json=json, shown=shown)
-
-
-def _read_mix(text: str | None) -> Any:
-    from trans_encoder.errors import ConfigurationError
-    from trans_encoder.mining import Mix
-
-    if text is None:
-        return None
-    try:
-        return Mix(**dict(zip(Mix.model_fields, map(float, text.split(",")), strict=True)))
-    except ValueError:
-        raise ConfigurationError(f"--mix {text}: expected five shares of at least 0, such as 4,2,2,2,0") from None

@@ -82,9 +82,7 @@ def _start_logging(debug: bool) -> None:
     root.handlers = [handler for handler in root.handlers if not isinstance(handler, RichHandler)]
     handler = RichHandler(console=Console(stderr=True), show_path=False, show_level=debug, show_time=False)
     # Some libraries give themselves a level of their own, so that of the root does not keep them quiet.
-    handler.addFilter(
-        lambda record: debug or record.levelno >= logging.ERROR or record.name.startswith("trans_encoder")
-    )
+    handler.addFilter(lambda record: debug or record.levelno >= logging.ERROR or _is_ours(record))
     root.addHandler(handler)
     root.setLevel(logging.INFO if debug else logging.ERROR)
     quiet = logging.INFO if is_first_rank() else logging.ERROR

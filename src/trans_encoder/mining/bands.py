@@ -34,6 +34,16 @@ class Mix(BaseModel):
     parts: float = Field(default=0.0, ge=0)
     """Share of pairs made of two parts of a sentence."""
 
+    @classmethod
+    def parse(cls, text: str) -> "Mix":
+        """Read the shares of all bands, in their order, from text such as 4,2,2,2,0."""
+        try:
+            return cls(**dict(zip(get_args(Band), map(float, text.split(",")), strict=True)))
+        except ValueError:
+            raise ConfigurationError(
+                f"got the mix {text}, expected five shares of at least 0, such as 4,2,2,2,0"
+            ) from None
+
     def counts(self, pairs: int) -> dict[Band, int]:
         """Divide `pairs` among the bands."""
         shares: dict[Band, float] = {band: getattr(self, band) for band in get_args(Band)}
