@@ -20,12 +20,12 @@ from measuring import exponent
 def measure(path: Path, sentences: int, pairs: int) -> dict[str, float]:
     """Mine in this process and return what it took."""
     from trans_encoder.data.text import Text
-    from trans_encoder.mining import mine
+    from trans_encoder.mining import Mix, mine
 
     text = Text.read(path)
     text = text.sample(min(sentences, len(text)), seed=0)
     begun, begun_cpu = time.perf_counter(), time.process_time()
-    mined = mine(text, pairs=pairs)
+    mined = mine(text, pairs=pairs, mix=Mix.parse("4,2,2,2,0"))
     return {
         "sentences": mined.sentences,
         "pairs": len(mined.pairs),

@@ -169,8 +169,9 @@ def test_the_commands_take_it_as_a_flag_and_from_a_file(start, corpus, tmp_path)
     assert "mine pairs again, from cycle 2 on" in shown.output
 
 
-def test_without_text_it_is_refused(start, tmp_path):
+@pytest.mark.parametrize("option", [["--remine"], ["--mix", "1,0,0,1,6"]])
+def test_without_text_it_is_refused(start, tmp_path, option):
     given = ["--pairs", "pairs.jsonl", "--model", str(start), "--out", str(tmp_path / "run")]
-    refused = CliRunner().invoke(app, ["train", *given, "--remine"])
+    refused = CliRunner().invoke(app, ["train", *given, *option])
     assert refused.exit_code == ConfigurationError.exit_code
     assert "give --text PATH" in refused.output

@@ -176,6 +176,8 @@ class Inputs(_Frozen):
     """The column of the text in a table, if it is not found."""
     language: str = "en"
     """Helps to split the text into sentences."""
+    mix: str | None = None
+    """Shares of near, middle, far and random pairs and of parts among the mined ones, such as "1,0,0,1,6"."""
     remine: bool = False
     """Mine new pairs from the text for every later cycle, with the bi-encoders of the cycle before."""
     task: str | None = None

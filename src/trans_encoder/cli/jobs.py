@@ -16,6 +16,7 @@ from trans_encoder.data.tasks import TASKS, Task, TestSet, load_task
 from trans_encoder.data.text import Text
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.from_text import MINED_PAIRS
+from trans_encoder.mining import Mix
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Job:
     """Where the pairs came from."""
     text: Text | None
     """Raw text to mine the pairs from."""
+    mix: Mix | None
+    """How like each other the mined texts are; None for the default."""
     remine: bool
     """Whether later cycles mine new pairs from it."""
     dev: TestSet | None
@@ -48,8 +51,10 @@ def prepare(file: Path | None, *, flags: Mapping[str, Any], assignments: Sequenc
         raise ConfigurationError("no run folder; give --out RUN")
     if [inputs.pairs, inputs.task, inputs.text].count(None) != 2:
         raise ConfigurationError("give what to learn from, one of --pairs FILE, --task NAME or --text PATH")
-    if inputs.remine and inputs.text is None:
-        raise ConfigurationError("--remine mines pairs from raw text; give --text PATH, or leave --remine out")
+    if inputs.text is None:
+        for option, value in (("--remine", inputs.remine), ("--mix", inputs.mix)):
+            if value:
+                raise ConfigurationError(f"{option} is for pairs mined from raw text; give --text PATH, or leave it out")
     reading, data_dir = Reading(inputs.columns, inputs.skip_bad), inputs.data_dir
     pairs, text, task = None, None, None
     if inputs.task is not None:
@@ -80,6 +85,7 @@ def prepare(file: Path | None, *, flags: Mapping[str, Any], assignments: Sequenc
         count=(inputs.max_pairs or MINED_PAIRS) if pairs is None else len(pairs),
         source=source,
         text=text,
+        mix=None if inputs.mix is None else Mix.parse(inputs.mix),
         remine=inputs.remine,
         dev=_dev_set(inputs, task, reading),
         tests=_test_sets(inputs.test, data_dir=data_dir, reading=reading),

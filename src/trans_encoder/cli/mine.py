@@ -7,7 +7,7 @@ import typer
 
 from trans_encoder.cli.options import Json, SkipBad, TrustRemoteCode
 from trans_encoder.cli.output import print_result
-from trans_encoder.cli.texts import ColumnOption, Language, LineOption, TextPath, read_text
+from trans_encoder.cli.texts import ColumnOption, Language, LineOption, MixOption, TextPath, read_text
 from trans_encoder.progress import show_progress
 
 
@@ -22,10 +22,7 @@ def mine(
         list[str] | None,
         typer.Option("--method", help="lexical or dense; repeatable. Without it, all that can be done."),
     ] = None,
-    mix: Annotated[
-        str | None,
-        typer.Option("--mix", metavar="NEAR,MIDDLE,FAR,RANDOM,PARTS", help="Shares of the bands, such as 4,2,2,2,0."),
-    ] = None,
+    mix: MixOption = None,
     max_per_sentence: Annotated[
         int | None, typer.Option("--max-per-sentence", metavar="N", min=1, help="A sentence is in at most N pairs.")
     ] = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from trans_encoder.cli.options import Columns, DataDir, Json, SkipBad, TrustRemoteCode
-from trans_encoder.cli.texts import ColumnOption, Language, LineOption
+from trans_encoder.cli.texts import ColumnOption, Language, LineOption, MixOption
 from trans_encoder.progress import show_progress
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
         line: LineOption = None,
         column: ColumnOption = None,
         language: Language = None,
+        mix: MixOption = None,
         remine: Remine = False,
         model: Members = None,
         preset: PresetName = None,
@@ -114,6 +115,7 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
             "inputs.line": line,
             "inputs.column": column,
             "inputs.language": language,
+            "inputs.mix": mix,
             "inputs.remine": remine,
             "inputs.dev": dev,
             "inputs.test": test,

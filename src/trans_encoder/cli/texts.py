@@ -29,6 +29,12 @@ Language = Annotated[
     str | None,
     typer.Option("--language", metavar="CODE", help="Helps to split sentences; en if not given."),
 ]
+MixOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mix", metavar="NEAR,MIDDLE,FAR,RANDOM,PARTS", help="Shares of the bands of mined pairs, such as 4,2,2,2,0."
+    ),
+]
 
 
 def read_text(path: Path, *, line: Line | None, column: str | None, language: str | None, skip_bad: bool) -> "Text":
