@@ -7,8 +7,8 @@ import sentence_transformers
 import torch
 
 from conftest import FAMILIES
-from trans_encoder.encoders import BiEncoder, CrossEncoder
-from trans_encoder.encoders.shortcuts import VocabularyGradient, read_first_token_only
+from trans_encoder.encoders import CrossEncoder
+from trans_encoder.encoders.shortcuts import read_first_token_only
 
 SHORTENED = {"bert", "roberta", "electra"}
 
@@ -59,20 +59,3 @@ def test_a_layer_with_a_norm_before_its_attention_is_not_like_berts(bert):
     model = sentence_transformers.CrossEncoder(str(bert), num_labels=1, device="cpu")
     model[0].model.bert.encoder.layer[-1].attention.LayerNorm = torch.nn.LayerNorm(32)
     assert not read_first_token_only(model)
-
-
-def test_the_gradient_of_the_vocabulary_is_that_of_the_whole_table(bert, dev):
-    ours, plain = (BiEncoder.load(bert, max_tokens=32) for _ in range(2))
-    vocabulary = VocabularyGradient(ours.model)
-    for passes in ((range(0, 6), range(4, 9)), (range(9, 16),)):  # a step leaves nothing behind for the next
-        for encoder in (ours, plain):
-            encoder.model.eval()
-            encoder.model.zero_grad()
-            pairs = encoder.tokeniser(dev, max_tokens=32)
-            for rows in passes:
-                encoder.outputs(encoder.collate(pairs, torch.tensor(rows).numpy())).sum().backward()
-        vocabulary.gather()
-        expected = gradients(plain.model)
-        for name, gradient in gradients(ours.model).items():
-            if expected[name] is not None:
-                torch.testing.assert_close(gradient, expected[name], atol=1e-6, rtol=1e-4, msg=name)

@@ -28,6 +28,8 @@ class Contrast:
         self._mask_id = encoder.model.tokenizer.mask_token_id
         lengths = np.minimum(positives.tokens.lengths, self._room) + encoder.layout.extra
         self.lengths = lengths[positives.index].sum(axis=1)
+        masks = [] if self._mask_id is None else [self._mask_id]
+        self.vocabulary = np.append(positives.tokens.distinct(), encoder.layout.ids + masks)
 
     def collate(self, rows: Integers) -> dict[str, Any]:
         """Build one batch: both views of all its sentences in one pass, in groups of similar length."""

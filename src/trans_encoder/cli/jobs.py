@@ -54,7 +54,7 @@ def prepare(file: Path | None, *, flags: Mapping[str, Any], assignments: Sequenc
     if inputs.text is None:
         for option, value in (("--remine", inputs.remine), ("--mix", inputs.mix)):
             if value:
-                raise ConfigurationError(f"{option} is for pairs mined from raw text; give --text PATH, or leave it out")
+                raise ConfigurationError(f"{option} is for pairs mined from text; give --text PATH, or leave it out")
     reading, data_dir = Reading(inputs.columns, inputs.skip_bad), inputs.data_dir
     pairs, text, task = None, None, None
     if inputs.task is not None:

@@ -49,28 +49,3 @@ def _first_token(layer: Any, hidden: Tensor, attention_mask: Tensor | None = Non
         context = heads.transpose(1, 2).flatten(-2)
     attended = layer.attention.output(context, first)
     return layer.output(layer.intermediate(attended), attended)  # type: ignore[no-any-return]
-
-
-class VocabularyGradient:
-    """One dense gradient of the word embeddings, in which a step touches only the rows of its own tokens.
-
-    Left to itself, every forward pass of a step gets a new gradient as large as the vocabulary, filled with zeros.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        """Ask the largest embedding of the model for the rows that have a gradient, and no others."""
-        tables = [module for module in model.modules() if isinstance(module, nn.Embedding)]
-        table = max(tables, key=lambda embedding: embedding.num_embeddings)
-        table.sparse = True
-        self._weight = table.weight
-        self._dense = torch.zeros_like(table.weight)
-        self._rows = torch.empty(0, dtype=torch.int64)
-
-    def gather(self) -> None:
-        """Put the rows of this step into the dense gradient, which is what clipping and the optimiser expect."""
-        sparse = self._weight.grad
-        if sparse is not None:
-            self._dense.index_fill_(0, self._rows, 0.0)
-            self._rows = sparse._indices()[0]
-            self._dense.index_add_(0, self._rows, sparse._values())
-            self._weight.grad = self._dense

@@ -4,7 +4,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +23,7 @@ _SENTENCES_AT_ONCE = 2048
 _REMEMBERED = 8
 _REMEMBERED_BYTES = 2 * 2**30
 _BLOCK_PAIRS = 1 << 20
+_BLOCK_TOKENS = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +43,11 @@ class Tokens:
     def lengths(self) -> Integers:
         """Number of tokens of each sentence."""
         return np.diff(self.starts)
+
+    def distinct(self) -> Integers:
+        """Return every token that there is, once."""
+        blocks = (self.ids[start : start + _BLOCK_TOKENS] for start in range(0, len(self.ids), _BLOCK_TOKENS))
+        return reduce(np.union1d, blocks, np.empty(0, dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,6 +219,11 @@ class Layout:
     def extra(self) -> int:
         """Number of special tokens in an input."""
         return sum(len(segment.ids) for segment in self.specials)
+
+    @property
+    def ids(self) -> list[int]:
+        """The special tokens of an input and the padding."""
+        return [*(token for segment in self.specials for token in segment.ids), self.pad_id]
 
 
 def _segment(ids: list[int], types: list[int], place: slice) -> Segment:

@@ -27,8 +27,8 @@ from transformers import (
 from trans_encoder.config import OptimisationPlan
 from trans_encoder.encoders.batching import epoch_batches
 from trans_encoder.encoders.loading import resolved_precision
-from trans_encoder.encoders.shortcuts import VocabularyGradient
 from trans_encoder.encoders.tokens import Integers
+from trans_encoder.encoders.vocabulary import TrainedVocabulary, word_embeddings
 from trans_encoder.errors import RunError
 from trans_encoder.files import checksums, write_json
 from trans_encoder.progress import progress
@@ -154,8 +154,9 @@ class StageTrainer(Trainer):
             callbacks=[_EachStep(self)],
         )
         self.remove_callback(PrinterCallback)
-        alone_on_cpu = student.device.type == "cpu" and self.args.world_size == 1
-        self._vocabulary = VocabularyGradient(student.model) if alone_on_cpu else None
+        self._alone_on_cpu = student.device.type == "cpu" and self.args.world_size == 1
+        table = word_embeddings(student.model) if self._alone_on_cpu else None
+        self._vocabulary = None if table is None else TrainedVocabulary(table, objective.vocabulary)
 
     def run(self) -> None:
         """Train from the last whole checkpoint, or from the start, to the end; then put the best weights back."""
@@ -169,15 +170,18 @@ class StageTrainer(Trainer):
             if self.args.world_size > 1:
                 # Each rank drops out other units.
                 set_seed(self._options.seed + self.args.process_index)
-            with peers_alive(), self._side_by_side():
+            with peers_alive(), self._small_vocabulary(), self._side_by_side():
                 self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         if self.kept.best_weights:
             self._student.model.load_state_dict(self.kept.best_weights)
         self._student.model.eval()
         self._student.model.zero_grad(set_to_none=True)
 
+    def _small_vocabulary(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._vocabulary is None else self._vocabulary.in_place()
+
     def _side_by_side(self) -> AbstractContextManager[None]:
-        return self._student.passes.side_by_side() if self._vocabulary is not None else nullcontext()
+        return self._student.passes.side_by_side() if self._alone_on_cpu else nullcontext()
 
     def _batches(self) -> EpochBatches:
         return EpochBatches(
@@ -229,6 +233,8 @@ class StageTrainer(Trainer):
     def judge(self, *, step: int, epoch: float) -> None:
         """Note the loss and score of this moment, and keep the weights if they are the best yet."""
         kept = self.kept
+        if self._vocabulary is not None:
+            self._vocabulary.settle()
         if not all(bool(weight.isfinite().all()) for weight in self._student.model.parameters()):
             raise self._diverged(f"weights are no longer finite numbers after step {step}")
         judge = self._options.judge

@@ -30,6 +30,8 @@ class Objective(Protocol):
     """Takes a batch as keyword arguments and returns each example's loss."""
     lengths: Integers
     """Tokens of each example, for batches of similar length."""
+    vocabulary: Integers
+    """Every token that a batch may have."""
 
     def collate(self, rows: Integers) -> dict[str, Any]:
         """Build the batch of the given examples."""
@@ -100,6 +102,7 @@ class Imitation:
         self._pairs = pairs.both_orders() if both_orders else pairs
         self._labels = torch.from_numpy(np.tile(labels, 2) if both_orders else labels)
         self.lengths = student.lengths(self._pairs)
+        self.vocabulary = np.append(pairs.tokens.distinct(), student.layout.ids)
 
     def collate(self, rows: Integers) -> dict[str, Any]:
         """Build a batch of pairs with their labels."""
