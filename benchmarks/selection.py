@@ -36,6 +36,7 @@ from trans_encoder.distill.run import run
 from trans_encoder.distill.selection import WEIGHTS, DevJudge, hold_out
 from trans_encoder.distill.signals import SIGNALS, measure_signals, parts_for
 from trans_encoder.evaluation.evaluate import measure
+from trans_encoder.mining import Mix
 
 Row = dict[str, Any]
 
@@ -100,7 +101,7 @@ def collect(arguments: argparse.Namespace, task: Task, *, seed: int) -> Iterator
         run(config, training, out=Path(folder), judge=recorder)
         history = [json.loads(line) for line in (Path(folder) / "history.jsonl").read_text("utf-8").splitlines()]
     name = " + ".join(str(member.name) for member in config.members)
-    source = "text" if arguments.text else "pool"
+    source = f"text ({arguments.mix or 'default'} mix)" if arguments.text else "pool"
     run_name = f"{name}, {arguments.pairs} pairs of the {source}, seed {seed} {' '.join(arguments.set)}".strip()
     about = {"run": run_name, "team": name, "source": source}
     moments = list(zip(history, recorder.seen, strict=True))
@@ -115,7 +116,9 @@ def _pairs(arguments: argparse.Namespace, task: Task, *, seed: int) -> PairSet:
         return task.pairs.sample(arguments.pairs, seed=seed)
     text = Text.read(arguments.text)
     start = BiEncoder.load(arguments.model[0].partition("=")[0])
-    return mine(text.sample(min(len(text), SENTENCES), seed=0), pairs=arguments.pairs, encoder=start, seed=seed).pairs
+    text = text.sample(min(len(text), SENTENCES), seed=0)
+    mix = Mix.parse(arguments.mix) if arguments.mix else None
+    return mine(text, pairs=arguments.pairs, encoder=start, mix=mix, seed=seed).pairs
 
 
 def _known(moment: Row, moments: list[tuple[Row, Seen]]) -> dict[str, Any]:
@@ -247,6 +250,7 @@ def main() -> None:
     parser.add_argument("--model", action="append", default=[], help="a bi-encoder; again for a team")
     parser.add_argument("--data-dir", help="folder of tasks in the plain format")
     parser.add_argument("--text", type=Path, help="mine the pairs from this text, not from the STS pool")
+    parser.add_argument("--mix", help="shares of the bands of mined pairs, such as 4,2,2,2,0")
     parser.add_argument("--pairs", type=int, default=6000, help="pairs to learn from (default: 6000)")
     parser.add_argument("--test-pairs", type=int, default=1000, help="most pairs of each test set (default: 1000)")
     parser.add_argument("--cycles", type=int, default=2, help="cycles of each run (default: 2)")

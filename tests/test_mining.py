@@ -20,7 +20,8 @@ from trans_encoder.mining.bands import rank_limits
 from trans_encoder.mining.parts import two_parts
 from trans_encoder.mining.search import DenseSearcher, LexicalSearcher
 
-NEAR = Mix(near=1, middle=0, far=0, random=0, parts=0)
+NEAR = Mix(near=1)
+ALL_RANKS = Mix.parse("4,2,2,2,0")
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def overlap(pairs: PairSet) -> float:
 
 
 def test_gives_the_asked_pairs_in_the_asked_mix(corpus):
-    mined = mine(corpus, pairs=200, mix=Mix(near=2, middle=1, far=1, random=1, parts=0))
+    mined = mine(corpus, pairs=200, mix=Mix(near=2, middle=1, far=1, random=1))
     assert len(mined.pairs) == mined.asked == 200
     assert mined.sentences == len(corpus)
     assert mined.counts == {
@@ -66,7 +67,7 @@ def test_bands_order_the_likeness(corpus):
 
 
 def test_parts_are_of_one_sentence_and_alike_to_every_degree(corpus):
-    mined = mine(corpus, pairs=300, mix=Mix(near=0, middle=0, far=0, random=0, parts=1), seed=3)
+    mined = mine(corpus, pairs=300, mix=Mix(parts=1), seed=3)
     assert mined.counts == {"parts": {"parts": 300}}
     shared = []
     for first, second in rows(mined.pairs):
@@ -90,7 +91,7 @@ def test_parts_of_any_script_and_length(sentence):
 
 def test_rules_hold_when_the_text_is_squeezed(corpus):
     twins = corpus[:30] + [f" {text.upper()}  " for text in corpus[:30]]
-    mined = mine(twins, pairs=120, max_per_sentence=11)
+    mined = mine(twins, pairs=120, mix=ALL_RANKS, max_per_sentence=11)
     keys = [frozenset((first, second)) for first, second in rows(mined.pairs)]
     assert mined.sentences == 30
     assert len(set(keys)) == len(keys) == 120
@@ -109,21 +110,21 @@ def test_a_hub_does_not_dominate():
 
 
 def test_same_seed_same_pairs(corpus):
-    first, again, other = (mine(corpus, pairs=100, seed=seed).pairs for seed in (1, 1, 2))
+    first, again, other = (mine(corpus, pairs=100, mix=ALL_RANKS, seed=seed).pairs for seed in (1, 1, 2))
     assert first.hash == again.hash != other.hash
 
 
 def test_says_how_many_there_were(corpus, caplog):
     with caplog.at_level(logging.WARNING):
-        mined = mine(corpus[:10], pairs=1000)
+        mined = mine(corpus[:10], pairs=1000, mix=ALL_RANKS)
     assert 0 < len(mined.pairs) <= 45
     assert f"asked for 1000 pairs, but 10 distinct sentences gave only {len(mined.pairs)}" in caplog.text
 
 
 def test_shards_together_give_the_asked_pairs(corpus, monkeypatch):
     monkeypatch.setattr(importlib.import_module("trans_encoder.mining.mine"), "_SHARD", 64)
-    mined = mine(corpus, pairs=300)
-    assert mined.counts == mine(corpus, pairs=300).counts
+    mined = mine(corpus, pairs=300, mix=ALL_RANKS)
+    assert mined.counts == mine(corpus, pairs=300, mix=ALL_RANKS).counts
     assert len({text for pair in rows(mined.pairs) for text in pair}) > len(corpus) / 2
 
 
@@ -173,12 +174,14 @@ def test_mix_counts_add_up(pairs):
 def test_refusals(corpus):
     with pytest.raises(ConfigurationError, match="needs a bi-encoder"):
         mine(corpus, pairs=10, methods=["dense"])
+    with pytest.raises(ConfigurationError, match="the mix has none"):
+        mine(corpus, pairs=10, methods=["lexical"])
     with pytest.raises(ConfigurationError, match="choose from: lexical, dense"):
         mine(corpus, pairs=10, methods=[])
     with pytest.raises(ConfigurationError, match="at least 1"):
         mine(corpus, pairs=0)
     with pytest.raises(ConfigurationError, match="all zero"):
-        mine(corpus, pairs=10, mix=Mix(near=0, middle=0, far=0, random=0, parts=0))
+        mine(corpus, pairs=10, mix=Mix())
     with pytest.raises(DataError, match="two different sentences"):
         mine(["One line.", "one  line."], pairs=1)
     with pytest.raises(DataError, match="no pair could be mined"):
@@ -200,6 +203,14 @@ def test_the_command_writes_pairs_that_can_be_read(corpus, tmp_path, suffix):
     }
     read = PairSet.read(out)
     assert (len(read), read.scores) == (50, None)
+
+
+def test_the_command_refuses_a_model_that_it_would_not_use(corpus, tmp_path, bert):
+    (tmp_path / "text.txt").write_text("\n".join(corpus) + "\n")
+    command = ["mine", "--text", str(tmp_path / "text.txt"), "--out", str(tmp_path / "pairs.csv"), "--model", str(bert)]
+    ran = CliRunner().invoke(app, command)
+    assert ran.exit_code == 2
+    assert "the mix has none" in ran.stderr
 
 
 @pytest.mark.parametrize("mix", ["1,2,3,4", "a,b,c,d,e", "1,-1,1,1,1"])

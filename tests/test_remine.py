@@ -127,7 +127,7 @@ def test_a_run_begun_without_it_is_refused(again, tmp_path):
 def test_members_share_the_mining_out(start, roberta, corpus, tmp_path):
     text = Text.read(corpus)
     text.save(tmp_path / "text.arrow")
-    miner = TextMiner(tmp_path / "text.arrow", text.hash, 61, Mix(), 3)
+    miner = TextMiner(tmp_path / "text.arrow", text.hash, 61, Mix.parse("4,2,2,2,0"), 3)
     team = [ModelRef(folder.name, "bi", str(folder), max_tokens=32) for folder in (start, roberta)]
     pairs = miner(team, cycle=2)
     assert 50 <= len(pairs) <= 61

@@ -35,7 +35,7 @@ from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.known import KNOWN
 from trans_encoder.encoders.loading import is_sentence_encoder
 from trans_encoder.files import atomic_folder, write_json
-from trans_encoder.mining import Mix, mine
+from trans_encoder.mining import DEFAULT_MIX, Mix, mine
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank
 
@@ -103,7 +103,7 @@ def prepare(
         if member != ready:
             _tune(member, bare, text, out=place / str(member.name), objective=objective)
     start = assemble(resolve_members(config)[0])[0].start
-    mining = MinePairs(start, text, pairs, mix or Mix(), config.seed)
+    mining = MinePairs(start, text, pairs, mix or DEFAULT_MIX, config.seed)
     mined = mining.done_in(place / "pairs", keep_text=remine)
     return Prepared(config, mined, mining.again(place / "pairs" / _TEXT) if remine else None)
 

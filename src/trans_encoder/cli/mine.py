@@ -20,7 +20,7 @@ def mine(
     ] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option("--method", help="lexical or dense; repeatable. Without it, all that can be done."),
+        typer.Option("--method", help="Find neighbours by lexical or dense search; repeatable. By default both."),
     ] = None,
     mix: MixOption = None,
     max_per_sentence: Annotated[
@@ -36,18 +36,22 @@ def mine(
 ) -> None:
     """Mine pairs over the whole range of similarity from raw text.
 
-    Neighbours are near (ranks 1-10 of a search), middle (11-100) or far (101-1000). Random pairs are added to them, and
-    pairs of two parts of a sentence.
+    By default a pair is two parts of one sentence, alike to any degree. `--mix` also asks for pairs of sentences:
+    neighbours that are near (ranks 1-10 of a search), middle (11-100) or far (101-1000), and random ones.
 
-    Example: `trans-encoder mine --text corpus.txt --out pairs.jsonl --pairs 20000`
+    Example: `trans-encoder mine --text corpus.txt --out pairs.jsonl --mix 4,2,2,2,0`
     """
     from trans_encoder.cli.writing import write_pairs, writer_of
     from trans_encoder.encoders import BiEncoder
-    from trans_encoder.mining import Mix
+    from trans_encoder.errors import ConfigurationError
+    from trans_encoder.mining import DEFAULT_MIX, Mix
     from trans_encoder.mining import mine as run
     from trans_encoder.mining.search import Method
 
     writer_of(out)
+    shares = DEFAULT_MIX if mix is None else Mix.parse(mix)
+    if model and not shares.has_neighbours:
+        raise ConfigurationError("--model finds neighbours, but the mix has none; give a mix such as --mix 4,2,2,2,0")
     with show_progress():
         encoder = BiEncoder.load(model, trust_remote_code=trust_remote_code) if model else None
         read = read_text(text, line=line, column=column, language=language, skip_bad=skip_bad)
@@ -56,7 +60,7 @@ def mine(
             pairs=pairs,
             encoder=encoder,
             methods=cast("list[Method] | None", method or None),
-            mix=None if mix is None else Mix.parse(mix),
+            mix=shares,
             seed=seed,
             max_per_sentence=max_per_sentence,
         )

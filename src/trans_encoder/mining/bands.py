@@ -23,15 +23,15 @@ class Mix(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    near: float = Field(default=0.4, ge=0)
+    near: float = Field(default=0, ge=0)
     """Share of near neighbours."""
-    middle: float = Field(default=0.2, ge=0)
+    middle: float = Field(default=0, ge=0)
     """Share of neighbours further down."""
-    far: float = Field(default=0.2, ge=0)
+    far: float = Field(default=0, ge=0)
     """Share of distant neighbours: still related, barely alike."""
-    random: float = Field(default=0.2, ge=0)
+    random: float = Field(default=0, ge=0)
     """Share of random pairs."""
-    parts: float = Field(default=0.0, ge=0)
+    parts: float = Field(default=0, ge=0)
     """Share of pairs made of two parts of a sentence."""
 
     @classmethod
@@ -44,6 +44,11 @@ class Mix(BaseModel):
                 f"got the mix {text}, expected five shares of at least 0, such as 4,2,2,2,0"
             ) from None
 
+    @property
+    def has_neighbours(self) -> bool:
+        """Whether any pair has to be searched for."""
+        return any(getattr(self, band) > 0 for band in RANKED)
+
     def counts(self, pairs: int) -> dict[Band, int]:
         """Divide `pairs` among the bands."""
         shares: dict[Band, float] = {band: getattr(self, band) for band in get_args(Band)}
@@ -52,6 +57,10 @@ class Mix(BaseModel):
             raise ConfigurationError("the mix of the bands of pairs is all zero; give at least one share")
         edges = np.rint(np.cumsum([0.0, *shares.values()]) / total * pairs).astype(int)
         return {band: int(count) for band, count in zip(shares, np.diff(edges), strict=True)}
+
+
+DEFAULT_MIX = Mix(parts=1)
+"""Parts alone: what teaches best of all mixes tried on Wikipedia (docs/results.md)."""
 
 
 def rank_limits(sentences: int) -> dict[Band, tuple[int, int]]:

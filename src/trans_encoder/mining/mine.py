@@ -14,7 +14,7 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.text import Text
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.errors import ConfigurationError, DataError
-from trans_encoder.mining.bands import RANKED, Band, Mix
+from trans_encoder.mining.bands import DEFAULT_MIX, RANKED, Band, Mix
 from trans_encoder.mining.collecting import Collector, collect_neighbours, collect_parts, collect_random
 from trans_encoder.mining.search import DenseSearcher, LexicalSearcher, Method, Searcher
 from trans_encoder.progress import progress
@@ -55,7 +55,7 @@ def mine(
     seed: int = 0,
     max_per_sentence: int | None = None,
 ) -> Mining:
-    """Mine `pairs` pairs from the sentences of `text`.
+    """Mine `pairs` pairs from the sentences of `text`, in the default mix if none is given.
 
     Near, middle and far pairs are neighbours found by each of `methods` in equal parts (default: lexical, and dense
     where an encoder is given). No sentence meets itself or its own duplicate (white space and case aside); two parts
@@ -66,7 +66,13 @@ def mine(
     if pairs < 1 or (max_per_sentence is not None and max_per_sentence < 1):
         raise ConfigurationError(f"asked for {pairs} pairs, {max_per_sentence} a sentence; ask for at least 1 of each")
     chosen = _chosen(methods, encoder)
-    counts = (mix or Mix()).counts(pairs)
+    mix = mix or DEFAULT_MIX
+    counts = mix.counts(pairs)
+    if methods is not None and not mix.has_neighbours:
+        raise ConfigurationError(
+            f"mining methods {list(methods)} find neighbours, but the mix has none; "
+            f"give it near, middle or far pairs (4,2,2,2,0), or leave the methods out"
+        )
     sentences = _distinct(text if isinstance(text, Text) else Text.from_sentences(text))
     limit = max_per_sentence or max(4, math.ceil(4 * pairs / len(sentences)))
     rng = np.random.default_rng(seed)
