@@ -30,6 +30,7 @@ from trans_encoder.distill.selection import ANCHORS, LabelFreeJudge, best_anchor
 from trans_encoder.distill.team import assemble, resolve_members
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.evaluation.evaluate import measure
+from trans_encoder.evaluation.metrics import spearman
 
 Row = dict[str, Any]
 
@@ -62,8 +63,14 @@ def collect(config: RunConfig, pairs: PairSet, tests: dict[str, TestSet], *, wei
         "mixture": {weight: _average((1 - weight) * new + weight * old, tests) for weight in ANCHORS},
         "bi": {weight: _average(_scores(each.encoder, tests), tests) for weight, each in bis.items()},
         "judged": {weight: each.best_score for weight, each in bis.items()},
+        "drift": {weight: _agreement(each.encoder, start, held_out) for weight, each in bis.items()},
+        "cross agreement": _agreement(cross, start, held_out),
         "start judged": judge(start),
     }
+
+
+def _agreement(one: Teacher, other: Teacher, pairs: PairSet) -> float:
+    return spearman(one.score(pairs), other.score(pairs))
 
 
 def _scores(encoder: Teacher, tests: dict[str, TestSet]) -> np.ndarray:

@@ -32,6 +32,10 @@ class Judge(Protocol):
         """Tell apart judges that give different scores."""
 
     @property
+    def chooses_checkpoints(self) -> bool:
+        """Whether the best checkpoint of a training is kept, not the last."""
+
+    @property
     def pairs(self) -> PairSet:
         """The pairs whose scores the judge wants to see."""
 
@@ -51,6 +55,7 @@ class DevJudge:
 
     dev: TestSet
     basis = "on dev"
+    chooses_checkpoints = True
 
     @property
     def name(self) -> str:
@@ -96,11 +101,16 @@ WEIGHTS: Mapping[str, Weight] = {
 
 @dataclass(frozen=True, eq=False)
 class LabelFreeJudge:
-    """Judges by signals that need no labels, on pairs that were held out of the training."""
+    """Judges by signals that need no labels, on pairs that were held out of the training.
+
+    They tell a start from what a cycle made of it, but not one checkpoint of a training from the next: there, the last
+    one is a better choice than the best by any of them (docs/selection.md).
+    """
 
     exam: Exam
     name = "label-free score"
     basis = "on held-out pairs"
+    chooses_checkpoints = False
 
     @classmethod
     def of(cls, held_out: PairSet, *, seed: int) -> "LabelFreeJudge":

@@ -167,6 +167,7 @@ class Train:
             folder=scratch(path),
             seed=self.student.seed,
             judge=self.judge,
+            keep_last=self.judge is not None and not self.judge.chooses_checkpoints,
             precision=self.precision,
             trackers=self.trackers,
             description=description,

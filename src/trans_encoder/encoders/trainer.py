@@ -245,14 +245,14 @@ class StageTrainer(Trainer):
             due = self.control.should_log
             self.log({"score": score})
             self.control.should_log = due  # logging the score must not cancel that of the loss
-        if score is not None and (kept.best_score is None or score > kept.best_score):
+        if score is None or self._options.keep_last:
+            kept.best_step, kept.best_score = step, score
+        elif kept.best_score is None or score > kept.best_score:
             kept.best_step, kept.best_score = step, score
             kept.best_weights = {
                 name: weight.detach().to("cpu", copy=True).contiguous()
                 for name, weight in self._student.model.state_dict().items()
             }
-        elif score is None:
-            kept.best_step = step
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """Save weights as safetensors and nothing pickled beside them."""

@@ -48,6 +48,8 @@ class TrainingOptions:
     """Decides the order of the batches and the dropout."""
     judge: Judge | None = None
     """Scores the student during training; the best checkpoint is kept. Without it the last one is."""
+    keep_last: bool = False
+    """Keep the last checkpoint, whatever the judge says."""
     precision: Precision = "auto"
     """Chosen by the device's capability unless given."""
     trackers: tuple[str, ...] = ()

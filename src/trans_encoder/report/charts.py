@@ -93,12 +93,12 @@ def dot_chart(rows: Sequence[tuple[str, Sequence[Dot]]]) -> DotChart:
 
 @dataclass(frozen=True)
 class Segment:
-    """One training in the score chart: its line, its judged checkpoints and the best of them."""
+    """One training in the score chart: its line, its judged checkpoints and the one that was kept."""
 
     kind: str
     path: str
     marks: list[tuple[float, float, str]]
-    best: tuple[float, float, str]
+    kept: tuple[float, float, str]
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,12 @@ class ScoreChart:
     height: int = 240
 
 
-def score_chart(checkpoints: Sequence[Checkpoint], *, start: float | None) -> ScoreChart:
+def kept_place(training: Sequence[Checkpoint], *, keep_last: bool) -> int:
+    """Return the place of the checkpoint that was kept: the last, or the best and the first of equals."""
+    return len(training) - 1 if keep_last else max(range(len(training)), key=lambda at: (training[at].score, -at))
+
+
+def score_chart(checkpoints: Sequence[Checkpoint], *, start: float | None, keep_last: bool = False) -> ScoreChart:
     """Lay the trainings of one member side by side: the steps of each begin where the last one ended."""
     trainings: dict[tuple[int, str], list[Checkpoint]] = {}
     for checkpoint in checkpoints:
@@ -124,8 +129,8 @@ def score_chart(checkpoints: Sequence[Checkpoint], *, start: float | None) -> Sc
     segments, ends, done = [], dict[int, list[float]](), 0
     for (cycle, kind), training in trainings.items():
         marks = [(x(done + one.step), y(one.score), _describe(one)) for one in training]
-        best = max(range(len(training)), key=lambda place: (training[place].score, -place))
-        segments.append(Segment(kind, polyline([mark[:2] for mark in marks]), marks, marks[best]))
+        kept = marks[kept_place(training, keep_last=keep_last)]
+        segments.append(Segment(kind, polyline([mark[:2] for mark in marks]), marks, kept))
         ends.setdefault(cycle, []).extend((x(done), x(done + training[-1].step)))
         done += training[-1].step
     cycles = [(cycle, min(places), max(places)) for cycle, places in ends.items()]

@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 import trans_encoder.report.labels as labels
-from trans_encoder.report.charts import RidgeChart, Scatter, ScoreChart, ridge_chart, scatter, score_chart
+from trans_encoder.report.charts import RidgeChart, Scatter, ScoreChart, kept_place, ridge_chart, scatter, score_chart
 from trans_encoder.report.folder import Checkpoint, RunFolder
 from trans_encoder.report.verdict import KINDS, Comparison, Headline, compare, overall
 from trans_encoder.report.wording import duration
@@ -118,19 +118,24 @@ class RunView:
         """The judged checkpoints of each member."""
         history, starts = self.folder.history, self.folder.start_scores
         return [
-            (member, score_chart([one for one in history if one.member == member], start=starts.get(member)))
+            (
+                member,
+                score_chart(
+                    [one for one in history if one.member == member],
+                    start=starts.get(member),
+                    keep_last=self.folder.is_label_free,
+                ),
+            )
             for member in dict.fromkeys(checkpoint.member for checkpoint in history)
         ]
 
     @cached_property
-    def best_checkpoints(self) -> list[Checkpoint]:
-        """The best checkpoint of each training: the next teacher."""
-        trainings: dict[tuple[str, int, str], Checkpoint] = {}
+    def kept_checkpoints(self) -> list[Checkpoint]:
+        """The checkpoint of each training that was kept: the next teacher."""
+        trainings: dict[tuple[str, int, str], list[Checkpoint]] = {}
         for one in self.folder.history:
-            key = (one.member, one.cycle, one.kind)
-            if key not in trainings or one.score > trainings[key].score:
-                trainings[key] = one
-        return list(trainings.values())
+            trainings.setdefault((one.member, one.cycle, one.kind), []).append(one)
+        return [each[kept_place(each, keep_last=self.folder.is_label_free)] for each in trainings.values()]
 
     @cached_property
     def ridges(self) -> list[tuple[str, RidgeChart]]:
