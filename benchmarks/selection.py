@@ -63,6 +63,7 @@ class Recorder:
     exam: Exam
     seen: list[Seen] = field(default_factory=list)
     name, basis, fingerprint = "spearman", "on dev", "recorder"
+    chooses_checkpoints = True
 
     @property
     def pairs(self) -> PairSet:
@@ -73,6 +74,9 @@ class Recorder:
 
     def together(self, encoders: Sequence[Teacher]) -> float:
         return self.judge.together(encoders)
+
+    def agreement(self, student: Teacher, teachers: Sequence[Teacher]) -> None:
+        return self.judge.agreement(student, teachers)
 
     def __call__(self, encoder: Teacher) -> float:
         parts = [self.exam.pairs, self.pairs.without_scores()]

@@ -19,17 +19,20 @@ from trans_encoder.distill.labels import PseudoLabels, read_provenance
 from trans_encoder.distill.run import Result, distil
 from trans_encoder.distill.selection import (
     ANCHORS,
+    LEARNT,
     WEIGHTS,
     Candidate,
     DevJudge,
     LabelFreeJudge,
     best_anchor,
+    choose,
     hold_out,
     idle_cycles,
 )
 from trans_encoder.distill.signals import SIGNALS, measure_signals, parts_for
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.errors import ConfigurationError, DataError
+from trans_encoder.evaluation.metrics import spearman
 from trans_encoder.presets import PRESETS
 
 
@@ -265,11 +268,44 @@ def test_without_a_dev_set_the_label_free_score_chooses(label_free, pairs):
     for kind, encoder in (("bi", result.bi), ("cross", result.cross)):
         trainings = {line["cycle"]: line["score"] for line in history if line["kind"] == kind}  # the last of each
         assert member.chosen(kind).score == max(trainings.values()) == pytest.approx(judge(encoder))
-        assert member.chosen(kind).helped == (member.chosen(kind).score > member.start_score)
+        cycle = member.chosen(kind).cycle or 1
+        training = json.loads((label_free / f"cycle-{cycle}" / "bert-32" / kind / "training.json").read_text())
+        assert training["best_step"] == training["history"][-1]["step"]
         card = (label_free / "best" / kind / "README.md").read_text()
         assert "Score (label-free score x100 on held-out pairs)" in card
     assert "label-free score" in result.summary
     assert any("24 of 96 pairs were held out" in note for note in result.notes)
+
+
+def test_a_student_is_asked_what_it_has_learnt(label_free, pairs):
+    judge = LabelFreeJudge.of(hold_out(pairs, seed=42).held_out, seed=42)
+    held_out = hold_out(pairs, seed=42).held_out
+    folders = {kind: label_free / "cycle-1" / "bert-32" / kind for kind in ("bi", "cross")}
+    teacher, student = CrossEncoder.load(folders["cross"]), BiEncoder.load(folders["bi"])
+    agreement = json.loads((folders["bi"] / "training.json").read_text())["agreement"]
+    assert agreement == pytest.approx(judge.agreement(student, [teacher]))
+    assert agreement == pytest.approx(spearman(student.score(held_out), teacher.score(held_out)), abs=1e-3)
+
+
+def test_who_has_not_learnt_is_not_better_than_the_start():
+    def chosen(*candidates):
+        return choose([Candidate(None, cycle, 0, score, learnt) for cycle, (score, learnt) in enumerate(candidates)])
+
+    assert chosen((80.0, None), (90.0, LEARNT - 1)).cycle == 0
+    assert chosen((80.0, None), (90.0, LEARNT)).cycle == 1
+    assert chosen((80.0, None), (90.0, LEARNT - 1), (85.0, LEARNT)).cycle == 2
+    assert chosen((90.0, LEARNT - 1), (80.0, LEARNT)).cycle == 1  # cross-encoders have no start among them
+    assert chosen((80.0, LEARNT - 1), (90.0, LEARNT - 1)).cycle == 0
+
+
+def test_a_run_says_who_has_not_learnt(label_free):
+    result = Result.open(label_free)
+    told = [note for note in result.notes if "has not learnt its teachers' order" in note]
+    trainings = [json.loads(path.read_text()) for path in label_free.glob("cycle-*/*/*/training.json")]
+    assert len(told) == sum(training["agreement"] < LEARNT for training in trainings) > 0
+    cross = result.members["bert-32"].cross
+    assert cross.helped == (cross.agreement >= LEARNT) == result.helped["cross"]
+    assert f"agreement with the teachers {cross.agreement:.2f} on held-out pairs" in result.summary
 
 
 def test_the_chosen_anchors_are_kept_with_the_labels_and_told(label_free):

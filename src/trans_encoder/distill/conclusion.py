@@ -12,7 +12,7 @@ from trans_encoder.distill.cards import Facts, write_card
 from trans_encoder.distill.cycle import START, Workshop
 from trans_encoder.distill.labels import read_provenance
 from trans_encoder.distill.result import RESULT, Chosen, MemberResult
-from trans_encoder.distill.selection import Candidate, Judge, choose, idle_cycles
+from trans_encoder.distill.selection import LEARNT, Candidate, Judge, choose, idle_cycles
 from trans_encoder.distill.stages import Stage
 from trans_encoder.distill.team import Member, ModelRef, Team
 from trans_encoder.distill.work import TRAINING, Keep
@@ -44,7 +44,8 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
             best = choose([start, *trained] if kind == "bi" else trained)
             place = f"best/{kind}" if len(team) == 1 else f"best/{member.name}/{kind}"
             stages.append(_keep(best, start, place=place, workshop=workshop, facts=facts))
-            chosen[kind] = Chosen(place, best.cycle, best.step, best.score, _helped(best.score, start.score))
+            helped = _helped(best, start, kind=kind)
+            chosen[kind] = Chosen(place, best.cycle, best.step, best.score, helped, best.agreement)
             kept[kind].append(best.model.at(root / place, pooling=None))
         results[member.name] = MemberResult(member.start.source, start.score, chosen["bi"], chosen.get("cross"))
     workshop.folder.complete(stages)
@@ -58,6 +59,7 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
             *notes,
             *_remined(workshop, team, cycles=cycles),
             *_clamped(root, team, cycles=cycles, kinds=kinds),
+            *_unlearnt(root, team, cycles=cycles, kinds=kinds),
             *_anchors(workshop, cycles=cycles),
         ),
     )
@@ -76,7 +78,8 @@ def _candidates(member: Member, kind: Kind, *, root: Path, cycles: int) -> list[
         folder = root / f"cycle-{cycle}" / member.name / kind
         training = read_json(folder / TRAINING)
         model = (member.start if kind == "bi" else member.plm).at(folder, pooling=None)
-        found.append(Candidate(model, cycle, training["best_step"], training["best_score"]))
+        learnt = training["agreement"]
+        found.append(Candidate(model, cycle, training["best_step"], training["best_score"], learnt))
     return found
 
 
@@ -129,8 +132,16 @@ class Conclude:
         after = [score for score in chosen if score is not None]
         return (fmean(before), fmean(after)) if self.judge and before and after else None
 
+    def _agreement(self, kind: Kind) -> float | None:
+        """Return how far the chosen cross-encoders have learnt, where nothing tells more of them."""
+        chosen = [each.agreement for result in self.results.values() if (each := result.chosen(kind))]
+        known = [agreement for agreement in chosen if agreement is not None]
+        return fmean(known) if kind == "cross" and known else None
+
     def _helped(self, kind: Kind) -> bool | None:
-        means = self._means(kind)
+        means, agreement = self._means(kind), self._agreement(kind)
+        if agreement is not None:
+            return agreement >= LEARNT
         return None if means is None else means[1] > means[0]
 
     def _summary(self, kind: Kind) -> str:
@@ -139,6 +150,12 @@ class Conclude:
         if means is None or self.judge is None:
             return f"The {kind}-encoder of the last cycle was kept: without a judge nobody knows whether it is better."
         before, after = means
+        if (agreement := self._agreement(kind)) is not None:
+            verb = "Better" if agreement >= LEARNT else "Not better"
+            return (
+                f"{verb} {name}: agreement with the teachers {agreement:.2f} {self.judge.basis}, "
+                f"where {LEARNT:g} tells better from worse."
+            )
         if kind == "bi" and all(result.bi.cycle == 0 for result in self.results.values()):
             start = f"the start ({self.judge.name} {before:.2f} {self.judge.basis})"
             return f"It did not help the {name}: {start} was at least as good as every cycle's, and was kept."
@@ -146,8 +163,11 @@ class Conclude:
         return f"{verb} {name}: {self.judge.name} {after:.2f} {self.judge.basis}, the start {before:.2f}."
 
 
-def _helped(score: float | None, start: float | None) -> bool | None:
-    return None if score is None or start is None else score > start
+def _helped(best: Candidate, start: Candidate, *, kind: Kind) -> bool | None:
+    """Tell whether a model is better than the start; a cross-encoder without labels is if it has learnt."""
+    if best.agreement is not None and kind == "cross":
+        return best.has_learnt
+    return None if best.score is None or start.score is None else best.score > start.score
 
 
 def _remined(workshop: Workshop, team: Team, *, cycles: int) -> list[str]:
@@ -176,6 +196,18 @@ def _clamped(root: Path, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> l
                     f"were outside [0, 1]; the BCE loss clamped them"
                 )
     return notes
+
+
+def _unlearnt(root: Path, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:
+    """Say which students did not learn what they were taught, and are not taken for better than the start."""
+    return [
+        f"cycle {candidate.cycle}: the {kind}-encoder of {member.name} has not learnt its teachers' order of pairs "
+        f"(agreement {candidate.agreement:.2f} on held-out pairs, {LEARNT:g} wanted)"
+        for member in team
+        for kind in kinds
+        for candidate in _candidates(member, kind, root=root, cycles=cycles)
+        if not candidate.has_learnt
+    ]
 
 
 def _anchors(workshop: Workshop, *, cycles: int) -> list[str]:

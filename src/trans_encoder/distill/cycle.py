@@ -123,15 +123,14 @@ class Workshop:
 
     def train(self, team: Team, kind: Kind, *, labels: str, cycle: int) -> Team:
         """Train a student of a kind for every member, each on the same labels; return the team with its students."""
-        stages = [
-            self._training(member, kind, labels=labels, cycle=cycle, seat=seat) for seat, member in enumerate(team)
-        ]
+        stages = [self._training(team, kind, labels=labels, cycle=cycle, seat=seat) for seat in range(len(team))]
         self.folder.complete(stages)
         self._add_history(stage.name for stage in stages)
         return tuple(self._taught(member, kind, stage.name) for member, stage in zip(team, stages, strict=True))
 
-    def _training(self, member: Member, kind: Kind, *, labels: str, cycle: int, seat: int) -> Stage:
-        config = self.config
+    def _training(self, team: Team, kind: Kind, *, labels: str, cycle: int, seat: int) -> Stage:
+        config, member = self.config, team[seat]
+        teaches: Kind = "bi" if kind == "cross" or config.formulation == "bi" else "cross"
         student = Student(
             member,
             kind,
@@ -144,6 +143,7 @@ class Workshop:
             plan=config.cross if kind == "cross" else config.bi,
             pairs=self._path(self._pairs(cycle)),
             labels=self._path(labels),
+            teachers=tuple(each.teacher(teaches) for each in team),
             cycle=cycle,
             judge=self.judge,
             both_orders=config.both_orders and kind == "cross",

@@ -28,6 +28,8 @@ class Chosen:
     """The judge's score x100: on the dev set or, without one, label-free; None if nothing was judged."""
     helped: bool | None
     """Whether it is better than the member's start; None if that is not known."""
+    agreement: float | None = None
+    """Rank agreement x100 with its teachers on held-out pairs, if it was judged without labels."""
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
-from trans_encoder.distill.exam import Exam, make_exam
+from trans_encoder.distill.exam import Answers, Exam, make_exam
 from trans_encoder.distill.labels import Scores, Teacher, label
-from trans_encoder.distill.signals import SIGNALS, parts_for
+from trans_encoder.distill.signals import SIGNALS, parts_for, teacher_agreement
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders.sharing import Together
 from trans_encoder.evaluation.evaluate import measure
@@ -48,6 +48,9 @@ class Judge(Protocol):
     def together(self, encoders: Sequence[Teacher]) -> float:
         """Return the score of several encoders' mean prediction."""
 
+    def agreement(self, student: Teacher, teachers: Sequence[Teacher]) -> float | None:
+        """Return how far a student has learnt its teachers' order of pairs, x100; None if its score tells enough."""
+
 
 @dataclass(frozen=True)
 class DevJudge:
@@ -83,6 +86,9 @@ class DevJudge:
     def together(self, encoders: Sequence[Teacher]) -> float:
         """Return the score of the encoders' mean prediction."""
         return self.rate(label(self.pairs, list(map(Together, encoders))).scores)
+
+    def agreement(self, student: Teacher, teachers: Sequence[Teacher]) -> None:
+        """Say nothing: who has labels need not guess from what was learnt."""
 
 
 class Weight(NamedTuple):
@@ -141,6 +147,15 @@ class LabelFreeJudge:
         """Return the score of the encoders' mean prediction."""
         return self.rate(label(self.pairs, list(map(Together, encoders))).scores)
 
+    def agreement(self, student: Teacher, teachers: Sequence[Teacher]) -> float | None:
+        """Return the rank agreement of student and teachers on the held-out pairs."""
+        held_out = self.pairs.between(0, self.exam.parts["plain"])
+        own, labels = Together(student).score(held_out), label(held_out, list(map(Together, teachers))).scores
+        return teacher_agreement(Answers(own, self.exam.overlap, teacher=labels))
+
+
+LEARNT = 82.0
+"""Agreement with its teachers on held-out pairs that a student must reach to count as better than the start."""
 
 _MOST_HELD_OUT, _FEWEST_HELD_OUT, _LARGEST_SHARE = 256, 32, 4
 
@@ -179,13 +194,22 @@ class Candidate:
     cycle: int
     step: int
     score: float | None
+    agreement: float | None = None
+    """With its teachers on held-out pairs, if it was judged without labels."""
+
+    @property
+    def has_learnt(self) -> bool:
+        """Whether it may be better than the start at all."""
+        return self.agreement is None or self.agreement >= LEARNT
 
 
 def choose(candidates: Sequence[Candidate]) -> Candidate:
-    """Return the best, the first of equals; without scores the last."""
+    """Return the best of those that have learnt, the first of equals; without scores the last."""
     best = candidates[0]
     for candidate in candidates[1:]:
-        if candidate.score is None or best.score is None or candidate.score > best.score:
+        if candidate.has_learnt and (
+            not best.has_learnt or candidate.score is None or best.score is None or candidate.score > best.score
+        ):
             best = candidate
     return best
 

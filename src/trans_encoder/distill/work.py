@@ -150,6 +150,8 @@ class Train:
     plan: TrainingPlan
     pairs: Path
     labels: Path
+    teachers: tuple[ModelRef, ...]
+    """Who made the labels."""
     cycle: int
     judge: Judge | None
     both_orders: bool
@@ -178,6 +180,7 @@ class Train:
                 training = train(
                     self.student.load(), labels.labelled, plan=self.plan, options=options, both_orders=self.both_orders
                 )
+            agreement = self.judge.agreement(training.encoder, self.teachers) if self.judge else None
         except DataError as error:
             raise RunError(f"{description}: {error}") from error
         if not is_first_rank():
@@ -193,6 +196,7 @@ class Train:
                 "clamped": labels.outside_unit if self.plan.loss == "bce" else 0,
                 "best_step": training.best_step,
                 "best_score": training.best_score,
+                "agreement": agreement,
                 "history": [asdict(moment) for moment in training.history],
             }
             write_json(temporary / TRAINING, record)
