@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
@@ -33,7 +33,7 @@ from trans_encoder.data.tasks import Task, TestSet, load_task
 from trans_encoder.distill.exam import Answers, Exam, make_exam
 from trans_encoder.distill.labels import Scores, Teacher
 from trans_encoder.distill.run import run
-from trans_encoder.distill.selection import WEIGHTS, DevJudge, hold_out
+from trans_encoder.distill.selection import WEIGHTS, Candidate, DevJudge, choose, hold_out
 from trans_encoder.distill.signals import SIGNALS, measure_signals, parts_for
 from trans_encoder.evaluation.evaluate import measure
 from trans_encoder.mining import Mix
@@ -159,8 +159,37 @@ def analyse(rows: list[Row], plot_path: Path | None) -> None:
             for group in _groups(_trained(chosen), "run", "member")
         ]
         print(f"| {LAST} | | | | {np.mean(lost):.2f} | {np.max(lost):.2f} | |")
+    print("\n### What is chosen without labels\n")
+    print("| run | kind | start | chosen with dev | without labels | loss | agreement | said to be better | is |")
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: | --- | --- |")
+    for group in _groups(rows, "run", "member"):
+        for kind in ("cross", "bi"):
+            print("| " + " | ".join(_choice(group, kind=kind)) + " |")
     if plot_path:
         plot(rows, plot_path)
+
+
+def _choice(rows: list[Row], *, kind: str) -> list[str]:
+    """Compare what the default chooses from a member's encoders of a kind with what the dev set would."""
+    start, trained = rows[0], [row for row in _trained(rows) if row["kind"] == kind]
+    ends = [start, *(group[-1] for group in _groups(trained, "cycle"))]
+    candidates = [
+        Candidate(cast(Any, row), row["cycle"], row["step"], row["signals"][SCORE], row["signals"]["teacher"])
+        for row in ends
+    ]
+    best = choose(candidates if kind == "bi" else candidates[1:])
+    chosen, last = cast(Row, best.model), ends[-1]
+    with_dev = max(trained + ([start] if kind == "bi" else []), key=lambda row: row["dev"])
+    said = best.cycle > 0 if kind == "bi" else best.has_learnt
+    return [
+        f"{start['run']}" + (f", {start['member']}" if " + " in start["team"] else ""),
+        kind,
+        *(f"{row['sts']:.2f}" for row in (start, with_dev, chosen)),
+        f"{with_dev['sts'] - chosen['sts']:.2f}",
+        f"{last['signals']['teacher']:.1f}",
+        "yes" if said else "no",
+        "yes" if last["sts"] > start["sts"] else "no",
+    ]
 
 
 def _figures(rows: list[Row], signal: str, *, kind: str) -> list[str]:
@@ -224,24 +253,24 @@ def _number(value: float | None) -> str:
 
 
 def plot(rows: list[Row], path: Path) -> None:
-    """Draw the label-free score against the dev score of every checkpoint, one colour for each team."""
+    """Draw what the default decides by against the dev score of every checkpoint, one colour for each team."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained", sharey=True)
     teams = list(dict.fromkeys(row["team"] for row in rows))
-    for axis, kind in zip(axes, ("bi", "cross"), strict=True):
+    for axis, kind, signal in ((axes[0], "bi", SCORE), (axes[1], "cross", "teacher")):
         for team, colour in zip(teams, plt.get_cmap("tab10").colors, strict=False):
             for start, marker in ((False, "."), (True, "*")):
                 shown = [row for row in rows if (row["team"], row["kind"], row["cycle"] == 0) == (team, kind, start)]
                 axis.scatter(
-                    [row["signals"][SCORE] for row in shown],
+                    [row["signals"][signal] for row in shown],
                     [row["dev"] for row in shown],
                     s=80 if start else 30,
                     color=colour,
                     marker=marker,
                     label=None if start else team,
                 )
-        axis.set(title=f"{kind}-encoders", xlabel="label-free score")
+        axis.set(title=f"{kind}-encoders", xlabel=SCORE if signal == SCORE else "agreement with the teachers")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("Spearman x100 on STS-B dev")
     axes[0].legend(fontsize="small", title="a star is a start", title_fontsize="small")
