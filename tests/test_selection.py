@@ -330,6 +330,18 @@ def test_the_same_run_again_gives_the_same_and_does_nothing(label_free, bert, pa
     assert contents(again.folder) == before
 
 
+def test_a_start_that_may_know_labels_is_warned_of(bert, pairs, tmp_path, caplog):
+    BiEncoder.load(bert).save(tmp_path / "ready")
+    short = {**TINY_RUN, "cycles": 1}
+    result = distil(pairs, str(tmp_path / "ready"), out=tmp_path / "run", formulation="bi", **short)
+    warning = "embeds sentences already. If it was trained on labels, this method may harm it"
+    assert any(warning in note for note in result.notes)
+    assert warning in caplog.text
+    (tmp_path / "ready" / "training.json").write_text("{}")  # as stage 0 leaves it
+    result = distil(pairs, str(tmp_path / "ready"), out=tmp_path / "tuned", formulation="bi", **short)
+    assert not any(warning in note for note in result.notes)
+
+
 def test_a_start_that_the_signals_prefer_is_kept(bert, pairs, tmp_path):
     harmful = {**TINY_RUN, "bi": {**TINY_RUN["bi"], "learning_rate": 0.3, "epochs": 1}, "patience": 1}
     result = distil(pairs, str(bert), out=tmp_path, formulation="bi", **harmful)

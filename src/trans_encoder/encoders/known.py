@@ -11,6 +11,8 @@ class Known(NamedTuple):
     plm: str
     pooling: PoolingMode | None = None
     """Given only where the checkpoint itself does not say."""
+    supervised: bool = False
+    """Whether it was trained on labelled pairs."""
 
 
 _BERT = {size: f"google-bert/bert-{size}-uncased" for size in ("base", "large")}
@@ -28,10 +30,10 @@ KNOWN: dict[str, Known] = {
     "Contrastive-Tension/BERT-Large-CT": Known(_BERT["large"], "mean"),
     "johngiorgi/declutr-small": Known("distilbert/distilroberta-base", "mean"),
     "johngiorgi/declutr-base": Known(_ROBERTA["base"], "mean"),
-    "sentence-transformers/all-MiniLM-L6-v2": Known("nreimers/MiniLM-L6-H384-uncased"),
-    "sentence-transformers/all-MiniLM-L12-v2": Known("microsoft/MiniLM-L12-H384-uncased"),
-    "sentence-transformers/all-mpnet-base-v2": Known("microsoft/mpnet-base"),
-    "sentence-transformers/all-distilroberta-v1": Known("distilbert/distilroberta-base"),
+    "sentence-transformers/all-MiniLM-L6-v2": Known("nreimers/MiniLM-L6-H384-uncased", supervised=True),
+    "sentence-transformers/all-MiniLM-L12-v2": Known("microsoft/MiniLM-L12-H384-uncased", supervised=True),
+    "sentence-transformers/all-mpnet-base-v2": Known("microsoft/mpnet-base", supervised=True),
+    "sentence-transformers/all-distilroberta-v1": Known("distilbert/distilroberta-base", supervised=True),
 }
 """By hub name."""
 
