@@ -162,7 +162,8 @@ def test_everything_works_without_a_network(no_network, bert, roberta, corpus, p
          "--out", str(tmp_path / "labels.parquet")],
         ["export", f"{run}/best/bert-32/bi", "--to", "safetensors", "--out", str(tmp_path / "exported")],
         ["bootstrap", "--text", str(corpus), "--model", str(bert), "--set", "epochs=1", "--out", f"{run}-start"],
-        ["mine", "--text", str(corpus), "--model", f"{run}-start/bi", "--out", f"{run}-mined.jsonl"],
+        ["mine", "--text", str(corpus), "--model", f"{run}-start/bi", "--mix", "4,2,2,2,0",
+         "--out", f"{run}-mined.jsonl"],
         ["train", "--text", str(corpus), "--model", str(bert), "--remine", "--out", str(tmp_path / "text"), *chosen,
          "--set", "cycles=2"],
     ):  # fmt: skip

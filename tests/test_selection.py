@@ -393,7 +393,10 @@ def test_evidence_is_collected_for_every_checkpoint_and_read(evidence, bert, rob
         assert row["signals"].keys() == SIGNALS.keys()
     evidence.analyse(json.loads(json.dumps(rows)), tmp_path / "plot.svg")
     table = capsys.readouterr().out
-    assert all(table.count(f"| {name} |") == 2 for name in [*SIGNALS, "label-free score", "the last one"])
+    assert all(table.count(f"\n| {name} |") == 2 for name in [*SIGNALS, "label-free score", "the last one"])
+    choices = table.partition("### What is chosen without labels")[2].splitlines()[4:]
+    assert [line.split(" | ")[1] for line in choices] == ["cross", "bi"] * 2
+    assert all(line.count(" | ") == 8 for line in choices)
     assert "</svg>" in (tmp_path / "plot.svg").read_text()
 
 
