@@ -110,7 +110,7 @@ class RunConfig(_Frozen):
     anchor: float | Literal["auto"] = 0.0
     """Weight of the start's own scores in every later label; 0 is the paper's method, auto lets the judge choose."""
     selection: Literal["label-free", "last"] = "label-free"
-    """What chooses checkpoints without a dev set: signals that need no labels, or none: the last is kept."""
+    """What compares cycles with the start without a dev set: signals that need no labels, or nothing (last)."""
     patience: int = Field(default=1, ge=0)
     """The run ends after so many cycles in a row that gained nothing for any member; 0: never before the last cycle."""
     cross: TrainingPlan
