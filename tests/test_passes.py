@@ -23,6 +23,7 @@ def cores():
     before = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passes, "_TOKENS_EACH", 1)
+        patch.setattr(passes, "_WORTH_A_THREAD", 1)
         torch.set_num_threads(2)
         yield
     torch.set_num_threads(before)

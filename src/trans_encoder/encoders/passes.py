@@ -26,8 +26,10 @@ Forward = Callable[[nn.Module, Inputs], Tensor]
 
 _MOST = 4
 """Passes at a time: more would make a batch's groups too small. Further cores work within each pass."""
+_WORTH_A_THREAD = 512
+"""Tokens of a packed pass that is worth a thread of its own."""
 _TOKENS_EACH = 1024
-"""Tokens of a packed pass: fewer are not worth a thread of their own, and the activations of more leave the cache."""
+"""Tokens of a packed pass where there are many: the activations of more leave the cache."""
 _GROUPS_EACH = 2
 """Groups of a padded batch for each thread, so that long and short ones can be shared out evenly."""
 
@@ -46,8 +48,8 @@ class Passes:
         """Split the inputs of a batch into groups, a pass for each, by their lengths."""
         threads = len(self._replicas)
         if self._packed and self._model.device.type == "cpu":
-            order, count = np.argsort(lengths, kind="stable"), max(int(lengths.sum()) // _TOKENS_EACH, 1)
-            count = count if count < threads else count // threads * threads
+            order, total = np.argsort(lengths, kind="stable"), int(lengths.sum())
+            count = max(total // _TOKENS_EACH // threads, 1) * threads if total >= threads * _WORTH_A_THREAD else 1
             return [order[group::count] for group in range(min(count, len(order)))]
         return split_by_length(lengths, at_least=1 if threads == 1 else _GROUPS_EACH * threads)
 
