@@ -100,6 +100,11 @@ def test_rules_hold_when_the_text_is_squeezed(corpus):
     assert max(uses.values()) <= 11
 
 
+def test_a_small_text_gives_many_parts_of_each_sentence(corpus):
+    few = [each for each in corpus if len(each.split()) > 6][:20]
+    assert len(mine(few, pairs=3000, seed=0).pairs) > 10 * len(few)
+
+
 def test_a_hub_does_not_dominate():
     hub = "alpha beta gamma delta epsilon zeta"
     spokes = [f"{word} number{i}" for i, word in enumerate(hub.split() * 20)]

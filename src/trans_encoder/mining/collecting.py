@@ -101,7 +101,7 @@ def collect_random(collector: Collector, count: int, *, rng: np.random.Generator
             return
         drawn = rng.choice(free, size=(count, 2)).tolist()
         gained = sum(collector.offer(first, [second], ("random", None)) for first, second in drawn)
-        if gained <= _LEAST_GAIN * count:
+        if gained <= _LEAST_GAIN * len(drawn):
             return
         count -= gained
 
@@ -115,6 +115,6 @@ def collect_parts(collector: Collector, sentences: pa.ChunkedArray, count: int, 
             collector.offer_parts(int(place), two_parts(string, rng=rng))
             for place, string in zip(drawn, strings, strict=True)
         )
-        if gained <= _LEAST_GAIN * count:
+        if gained <= _LEAST_GAIN * len(drawn):
             return
         count -= gained
