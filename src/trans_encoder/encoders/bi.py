@@ -93,10 +93,16 @@ class BiEncoder:
         return cls(model, name=str(name))
 
     @classmethod
-    def from_body(cls, folder: Path, *, like: "BiEncoder") -> Self:
+    def from_body(cls, folder: Path, *, like: "BiEncoder", trust_remote_code: bool = False) -> Self:
         """Make a bi-encoder from the body of a saved cross-encoder, pooled as `like` ("sequential", section 2.3)."""
         with explained(folder):
-            body = Transformer(str(folder), model_kwargs={"dtype": torch.float32, "use_safetensors": True})
+            trust = {"trust_remote_code": trust_remote_code}
+            body = Transformer(
+                str(folder),
+                model_kwargs={"dtype": torch.float32, "use_safetensors": True, **trust},
+                config_kwargs=trust,
+                processor_kwargs=trust,
+            )
             model = _remade([body, *list(like.model)[1:]], like=like.model)
         model.max_seq_length = like.max_tokens
         return cls(model, name=str(folder))
