@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+import numpy as np
+
 from trans_encoder.config import MemberConfig
 from trans_encoder.distill.labels import PseudoLabels
 from trans_encoder.distill.team import ModelRef
@@ -71,4 +73,5 @@ class Examiner:
     def _fit(self, folder: RunFolder) -> float:
         """Return how closely the first cross-encoders follow the labels that they learnt from, over all pairs."""
         labels, learnt = (PseudoLabels.open(each.path) for each in folder.labels[:2])
-        return spearman(learnt.scores, labels.scores)
+        # Not `learnt.scores`: anchored, they would be the labels themselves in part.
+        return spearman(np.mean(list(learnt.by_teacher.values()), axis=0), labels.scores)
