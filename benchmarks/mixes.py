@@ -38,7 +38,8 @@ def collect(arguments: argparse.Namespace) -> None:
         for mix in arguments.mix or MIXES:
             mined = mine(text, pairs=arguments.pairs, encoder=start, mix=Mix.parse(mix), seed=seed)
             with tempfile.TemporaryDirectory() as folder:
-                result = distil(mined.pairs, arguments.model, out=folder, cycles=1, selection="last", seed=seed)
+                settings = {"cycles": 1, "anchor": 0.0, "selection": "last", "seed": seed}
+                result = distil(mined.pairs, arguments.model, out=folder, **settings)
                 reached = {kind: evaluate(getattr(result, kind), tests).average for kind in ("bi", "cross")}
             _add(arguments.json, {"mix": mix, "seed": seed, **reached})
 

@@ -63,7 +63,7 @@ class Recorder:
     exam: Exam
     seen: list[Seen] = field(default_factory=list)
     name, basis, fingerprint = "spearman", "on dev", "recorder"
-    chooses_checkpoints = True
+    has_labels = True
 
     @property
     def pairs(self) -> PairSet:
@@ -75,8 +75,8 @@ class Recorder:
     def together(self, encoders: Sequence[Teacher]) -> float:
         return self.judge.together(encoders)
 
-    def agreement(self, student: Teacher, teachers: Sequence[Teacher]) -> None:
-        return self.judge.agreement(student, teachers)
+    def agreement(self, *given: Any, **named: Any) -> None:
+        return self.judge.agreement(*given, **named)
 
     def __call__(self, encoder: Teacher) -> float:
         parts = [self.exam.pairs, self.pairs.without_scores()]
@@ -96,6 +96,7 @@ def collect(arguments: argparse.Namespace, task: Task, *, seed: int) -> Iterator
     settings = {
         "cycles": arguments.cycles,
         "cross.dev_steps": max(2 * len(training) // 32 // CROSS_JUDGEMENTS, 1),
+        "anchor": 0.0,
         "patience": 0,
         **parse_overrides(arguments.set),
         "seed": seed,

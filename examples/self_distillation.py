@@ -2,7 +2,8 @@
 
     python examples/self_distillation.py MODEL pairs.jsonl runs/self
 
-MODEL is any sentence-transformers folder or hub name; pairs.jsonl has a sentence1 and a sentence2 on each line.
+MODEL is a bi-encoder that was made without labels, a folder or a hub name such as
+princeton-nlp/unsup-simcse-bert-base-uncased; pairs.jsonl has a sentence1 and a sentence2 on each line.
 """
 
 import sys

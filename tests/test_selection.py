@@ -241,7 +241,7 @@ def test_paper_presets_never_stop_early():
         assert make_config(["a"], preset=preset).patience == (0 if preset.startswith("paper") else 1)
 
 
-@pytest.mark.parametrize("value", [1, -0.1, "much", None])
+@pytest.mark.parametrize("value", [1, -0.1, "much", []])
 def test_an_anchor_that_is_no_weight_is_refused(value):
     with pytest.raises(ConfigurationError, match=r'anchor: given .*, must be "auto", or at least 0 and less than 1'):
         make_config(["a"], overrides={"anchor": value})
@@ -274,12 +274,12 @@ def test_without_a_dev_set_the_label_free_score_chooses(label_free, pairs):
     assert any("24 of 96 pairs were held out" in note for note in result.notes)
 
 
-def test_a_student_is_asked_what_it_has_learnt(label_free, pairs):
+def test_a_student_is_asked_what_it_has_learnt(label_free, bert, pairs):
     judge = LabelFreeJudge.of(hold_out(pairs, seed=42).held_out, seed=42)
     held_out = hold_out(pairs, seed=42).held_out
     folders = {kind: label_free / "cycle-1" / "bert-32" / kind for kind in ("bi", "cross")}
-    teacher, student = CrossEncoder.load(folders["cross"]), BiEncoder.load(folders["bi"])
-    agreement = json.loads((folders["bi"] / "training.json").read_text())["agreement"]
+    teacher, student = BiEncoder.load(bert), CrossEncoder.load(folders["cross"])
+    agreement = json.loads((folders["cross"] / "training.json").read_text())["agreement"]
     assert agreement == pytest.approx(judge.agreement(student, [teacher]))
     assert agreement == pytest.approx(spearman(student.score(held_out), teacher.score(held_out)), abs=1e-3)
 
@@ -325,18 +325,6 @@ def test_the_same_run_again_gives_the_same_and_does_nothing(label_free, bert, pa
     assert contents(label_free) == before
     again = distil(pairs, str(bert), out=tmp_path, anchor="auto", **TINY_RUN)
     assert contents(again.folder) == before
-
-
-def test_a_start_that_may_know_labels_is_warned_of(bert, pairs, tmp_path, caplog):
-    BiEncoder.load(bert).save(tmp_path / "ready")
-    short = {**TINY_RUN, "cycles": 1}
-    result = distil(pairs, str(tmp_path / "ready"), out=tmp_path / "run", formulation="bi", **short)
-    warning = "embeds sentences already. If it was trained on labels, this method may harm it"
-    assert any(warning in note for note in result.notes)
-    assert warning in caplog.text
-    (tmp_path / "ready" / "training.json").write_text("{}")  # as stage 0 leaves it
-    result = distil(pairs, str(tmp_path / "ready"), out=tmp_path / "tuned", formulation="bi", **short)
-    assert not any(warning in note for note in result.notes)
 
 
 def test_a_start_that_the_signals_prefer_is_kept(bert, pairs, tmp_path):

@@ -30,8 +30,9 @@ def test_a_given_plm_is_taken():
     ],
 )
 def test_the_papers_checkpoints_are_known(bi, plm, pooling):
-    config, notes = resolve_members(make_config([bi]))
+    config, notes = resolve_members(make_config([bi], overrides={"anchor": 0}))
     assert (config.members[0].plm, config.members[0].pooling, notes) == (plm, pooling, [])
+    assert config.members[0].supervised == ("all-MiniLM" in bi)
     assert resolve_members(make_config([{"bi": bi, "pooling": "mean"}]))[0].members[0].pooling == "mean"
 
 

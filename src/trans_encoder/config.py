@@ -69,6 +69,8 @@ class MemberConfig(_Frozen):
     """What the cross-encoder starts from; found from a table or the model's card if not given."""
     pooling: Literal["cls", "mean"] | None = None
     """How token embeddings become a sentence's; read from the checkpoint if not given."""
+    supervised: bool | None = None
+    """Whether `bi` was trained on labels; found out if not given."""
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
     """The member's name in the run folder; made from `bi` if not given."""
 
@@ -107,8 +109,11 @@ class RunConfig(_Frozen):
     """alternate: bi- and cross-encoders in turn; bi: standard self-distillation, bi-encoders all along."""
     both_orders: bool = True
     """Cross-encoders see every pair in both orders; switch off where the order matters, as in QNLI."""
-    anchor: float | Literal["auto"] = 0.0
-    """Weight of the start's own scores in every later label; 0 is the paper's method, auto lets the judge choose."""
+    supervised: bool | None = None
+    """Whether members that do not say so themselves were trained on labels; found out if not given."""
+    anchor: float | Literal["auto"] | None = None
+    """Weight of the start's own scores in every later label: 0 is the paper's method, auto lets the judge choose; if
+    not given, 0.7 where a start may have been trained on labels, else 0."""
     selection: Literal["label-free", "last"] = "label-free"
     """What compares cycles with the start without a dev set: signals that need no labels, or nothing (last)."""
     patience: int = Field(default=1, ge=0)
@@ -129,7 +134,7 @@ class RunConfig(_Frozen):
     @field_validator("anchor", mode="before")
     @classmethod
     def _weight(cls, anchor: Any) -> Any:
-        if anchor != "auto" and not (isinstance(anchor, int | float) and 0 <= anchor < 1):
+        if anchor not in ("auto", None) and not (isinstance(anchor, int | float) and 0 <= anchor < 1):
             raise ValueError(f'given {anchor!r}, must be "auto", or at least 0 and less than 1')
         return anchor
 
@@ -390,9 +395,6 @@ def _flat(table: Layer, prefix: str = "") -> dict[str, Any]:
 
 def _summary(problems: list[str]) -> str:
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-    return "\n".join([f"{count} in the configuration:", *map(_shortened, problems)])
-
-
-def _shortened(problem: str) -> str:
-    """Leave out the middle of a problem with a value that fills the screen; what is allowed stands at its end."""
-    return problem if len(problem) <= 600 else f"{problem[:400]} ... {problem[-200:]}"
+    # A value may fill the screen, and what is allowed stands after it.
+    short = (each if len(each) <= 600 else f"{each[:400]} ... {each[-200:]}" for each in problems)
+    return "\n".join([f"{count} in the configuration:", *short])

@@ -35,7 +35,7 @@ from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.known import KNOWN
 from trans_encoder.encoders.loading import is_sentence_encoder
 from trans_encoder.files import atomic_folder, write_json
-from trans_encoder.mining import DEFAULT_MIX, Mix, mine
+from trans_encoder.mining import DEFAULT_MIX, Mining, Mix, mine
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank
 
@@ -60,8 +60,9 @@ def distil_text(
     """Make a bi-encoder and a cross-encoder from raw text and one or more models; the same call continues.
 
     A model that does not embed sentences yet is tuned contrastively first and stays the PLM of its cross-encoders.
-    Pairs are mined lexically and with the first member's bi-encoder. With `remine`, every later cycle mines new pairs,
-    an equal share with each member's bi-encoder of the cycle before. Overrides are fields of RunConfig.
+    Pairs are mined in the given mix; neighbours in it are sought lexically and with the first member's bi-encoder. With
+    `remine`, every later cycle mines new pairs, an equal share with each member's bi-encoder of the cycle before.
+    Overrides are fields of RunConfig.
     """
     given = [models] if isinstance(models, str | MemberConfig) else list(models)
     config = make_config(given, preset=preset, overrides=overrides)
@@ -172,7 +173,7 @@ class MinePairs:
 
     def __call__(self, path: Path) -> None:
         """Mine, and write the pairs and the account."""
-        mined = mine(self.text, pairs=self.pairs, encoder=_loaded(self.encoder), mix=self.mix, seed=self.seed)
+        mined = _mined(self.text, self.encoder, pairs=self.pairs, mix=self.mix, seed=self.seed)
         with atomic_folder(path) as temporary:
             mined.pairs.save(temporary / _PAIRS)
             write_json(temporary / "mining.json", mined.to_dict())
@@ -204,9 +205,11 @@ class TextMiner:
         for seat, encoder in enumerate(encoders):
             share = max(1, (self.pairs + seat) // len(encoders))
             seed = int(np.random.SeedSequence([self.seed, cycle, seat]).generate_state(1)[0])
-            mined.append(mine(text, pairs=share, encoder=_loaded(encoder), mix=self.mix, seed=seed).pairs)
+            mined.append(_mined(text, encoder, pairs=share, mix=self.mix, seed=seed).pairs)
         return reduce(PairSet.concat, mined).deduplicated()
 
 
-def _loaded(encoder: ModelRef) -> BiEncoder:
-    return cast(BiEncoder, encoder.load())
+def _mined(text: Text, encoder: ModelRef, *, pairs: int, mix: Mix, seed: int) -> Mining:
+    """Mine, with the encoder if the mix has neighbours to look for."""
+    loaded = cast(BiEncoder, encoder.load()) if mix.has_neighbours else None
+    return mine(text, pairs=pairs, encoder=loaded, mix=mix, seed=seed)

@@ -14,12 +14,13 @@ from trans_encoder.config import RunConfig, TrainingPlan
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
-from trans_encoder.distill.selection import LabelFreeJudge, hold_out
+from trans_encoder.distill.conclusion import harm_notes
+from trans_encoder.distill.selection import DevJudge, Judge, LabelFreeJudge, hold_out
 from trans_encoder.distill.team import Member, assemble, resolve_members
 from trans_encoder.distill.tracking import check_trackers
 from trans_encoder.encoders import BiEncoder, Encoder, Kind
 from trans_encoder.encoders.training import TrainingOptions, train
-from trans_encoder.mining import mine
+from trans_encoder.mining import Mix, mine
 
 _SCORED_PAIRS = 256
 _MINED_SENTENCES = 1000
@@ -57,34 +58,46 @@ class Plan:
         return sum(stage.cycles * stage.seconds for stage in self.stages)
 
 
-def plan_run(config: RunConfig, pairs: PairSet, *, dev: TestSet | None = None, remined: Text | None = None) -> Plan:
+def plan_run(
+    config: RunConfig,
+    pairs: PairSet,
+    *,
+    dev: TestSet | None = None,
+    remined: Text | None = None,
+    mix: Mix | None = None,
+) -> Plan:
     """Load every model, measure it on a few batches and extrapolate; nothing of it is kept.
 
-    `remined` is the text from which every cycle after the first mines its pairs again.
+    `remined` is the text from which every cycle after the first mines its pairs again, in this mix.
     """
     check_trackers(config.trackers)
     resolved, notes = resolve_members(config)
-    judged = dev.pairs if dev else None
-    if dev is None and config.selection == "label-free":
+    judge: Judge | None = DevJudge(dev) if dev else None
+    if judge is None and config.selection == "label-free":
         pairs, held_out = hold_out(pairs, seed=config.seed)
-        judged = LabelFreeJudge.of(held_out, seed=config.seed).pairs
-    judged_count = len(judged) if judged else 0
+        judge = LabelFreeJudge.of(held_out, seed=config.seed)
+    team, judged_count = assemble(resolved), len(judge.pairs) if judge else 0
     stages = [
         stage
-        for member in assemble(resolved)
-        for stage in (*_mining(member, resolved, pairs, remined), *_stages(member, resolved, pairs, judged_count))
+        for member in team
+        for stage in (
+            *_mining(member, resolved, pairs, text=remined, mix=mix),
+            *_stages(member, resolved, pairs, judged_count),
+        )
     ]
-    return Plan(config=resolved, notes=tuple(notes), stages=tuple(stages))
+    return Plan(config=resolved, notes=(*notes, *harm_notes(team, judge)), stages=tuple(stages))
 
 
-def _mining(member: Member, config: RunConfig, pairs: PairSet, text: Text | None) -> Iterator[PlannedStage]:
+def _mining(
+    member: Member, config: RunConfig, pairs: PairSet, *, text: Text | None, mix: Mix | None
+) -> Iterator[PlannedStage]:
     """Plan what comes before the labels in every cycle but the first, if pairs are mined again."""
     if text is None or config.cycles == 1:
         return
     encoder = cast(BiEncoder, member.start.load())
     share, sample = math.ceil(len(pairs) / len(config.members)), text.sample(min(len(text), _MINED_SENTENCES), seed=0)
     begun = perf_counter()
-    mine(sample, pairs=math.ceil(share * len(sample) / len(text)), encoder=encoder)
+    mine(sample, pairs=math.ceil(share * len(sample) / len(text)), encoder=encoder, mix=mix)
     seconds = (perf_counter() - begun) * len(text) / len(sample)
     yield PlannedStage(member.name, "mine pairs again", share, 0, seconds, config.cycles - 1)
     if config.anchor:

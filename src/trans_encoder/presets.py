@@ -9,6 +9,7 @@ def _paper(*, cycles: int, cross_epochs: int, bi_epochs: int, bi_batch_size: int
     """Section 3 and its appendix: what the presets of the paper share, and where they differ."""
     return {
         "cycles": cycles,
+        "anchor": 0.0,
         "patience": 0,
         "cross": {
             "loss": "bce",

@@ -20,10 +20,11 @@ from trans_encoder.bootstrapping.tuning import tune
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
+from trans_encoder.distill.cards import write_tuned_card
 from trans_encoder.distill.manifest import RunFolder, run_folder
 from trans_encoder.distill.selection import DevJudge, Judge
 from trans_encoder.distill.stages import Stage, one_by_one, scratch
-from trans_encoder.distill.team import ModelRef
+from trans_encoder.distill.team import ModelRef, may_know_labels
 from trans_encoder.distill.tracking import LOGS, check_trackers, tracked
 from trans_encoder.distill.work import TRAINING
 from trans_encoder.encoders.bi import BiEncoder
@@ -142,6 +143,10 @@ class Bootstrap:
                 "history": [asdict(moment) for moment in training.history],
             }
             write_json(temporary / TRAINING, record)
+            card = write_tuned_card(
+                self.model, sentences=len(self.text), plan=self.plan, supervised=may_know_labels(self.model)
+            )
+            (temporary / "README.md").write_text(card, encoding="utf-8")
 
     def _load(self) -> BiEncoder:
         return BiEncoder.load(

@@ -35,7 +35,7 @@ def check(job: "Job", json: bool) -> None:
             pairs = stand_ins(job.text, count=job.count)
         else:
             begun = is_begun(job.config, pairs, out=job.out, judge=DevJudge(job.dev) if job.dev else None)
-        plan = plan_run(job.config, pairs, dev=job.dev, remined=job.text if job.remine else None)
+        plan = plan_run(job.config, pairs, dev=job.dev, remined=job.text if job.remine else None, mix=job.mix)
     print_result(_as_dict(job, plan, begun=begun), as_json=json, shown=_shown(job, plan, begun=begun))
 
 
@@ -82,11 +82,11 @@ def _notes(job: "Job", plan: "Plan") -> list[str]:
 
 
 def _choice(job: "Job") -> str:
-    """Say what chooses the checkpoints."""
+    """Say what chooses the models."""
     if job.dev is not None:
         return f"checkpoints chosen by {job.dev.metric} on {len(job.dev.pairs):,} pairs of {job.dev.name}"
-    without_labels = job.config.selection == "label-free"
-    return "checkpoints chosen without labels, on held-out pairs" if without_labels else "the last checkpoints are kept"
+    compared = "; cycles compared without labels, on held-out pairs" if job.config.selection == "label-free" else ""
+    return f"the last checkpoints are kept{compared}"
 
 
 def duration(seconds: float) -> str:

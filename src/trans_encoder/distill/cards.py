@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from trans_encoder.config import MemberConfig, RunConfig, TrainingPlan
+from trans_encoder.config import MemberConfig, OptimisationPlan, RunConfig
 from trans_encoder.distill.selection import Candidate
+from trans_encoder.distill.team import UNSUPERVISED
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$^=-])")
 
@@ -34,7 +35,7 @@ def write_card(chosen: Candidate, start: Candidate, *, facts: Facts) -> str:
             "---",
             "library_name: sentence-transformers",
             f"pipeline_tag: {'sentence-similarity' if bi else 'text-ranking'}",
-            "tags: [sentence-transformers, trans-encoder, unsupervised]",
+            _tags(supervised=any(member.supervised for member in facts.config.members)),
             "---",
             f"# {'Bi-encoder' if bi else 'Cross-encoder'} {escaped(chosen.model.name)}",
             "",
@@ -46,14 +47,50 @@ def write_card(chosen: Candidate, start: Candidate, *, facts: Facts) -> str:
             "## How it was made",
             "",
             *[f"- {line}" for line in _facts(chosen, start, facts=facts)],
-            f"- Training of {chosen.model.kind}-encoders: {_plan(plan)}",
+            *([f"- Training of {chosen.model.kind}-encoders: {_plan(plan)}"] if chosen.cycle else []),
             "",
-            "## Licence",
-            "",
-            "Not set. The licences of the models named above and of the texts that it was trained on apply.",
-            "",
+            *_LICENCE,
         ]
     )
+
+
+def write_tuned_card(model: str, *, sentences: int, plan: OptimisationPlan, supervised: bool) -> str:
+    """Write the card of a bi-encoder that was tuned contrastively, from a model that may know labels (`supervised`)."""
+    return "\n".join(
+        [
+            "---",
+            "library_name: sentence-transformers",
+            "pipeline_tag: sentence-similarity",
+            _tags(supervised=supervised),
+            "---",
+            f"# {escaped(shown(model))}, tuned contrastively",
+            "",
+            f"Made by trans-encoder {version('trans-encoder')} from {escaped(shown(model))} and plain text.",
+            "",
+            "## Use",
+            "",
+            *_BI_USAGE,
+            "## How it was made",
+            "",
+            f"- Sentences of the text: {sentences:,}",
+            f"- Training: {_plan(plan)}",
+            "",
+            *_LICENCE,
+        ]
+    )
+
+
+def _tags(*, supervised: bool) -> str:
+    """Return the line of a card's tags; the last one tells a later run that no labels had a part in the model."""
+    return f"tags: [sentence-transformers, trans-encoder{'' if supervised else f', {UNSUPERVISED}'}]"
+
+
+_LICENCE = [
+    "## Licence",
+    "",
+    "Not set. The licences of the models named above and of the texts that it was trained on apply.",
+    "",
+]
 
 
 _BI_USAGE = [
@@ -79,9 +116,7 @@ _CROSS_USAGE = [
 
 def _origin(chosen: Candidate, *, facts: Facts) -> str:
     if chosen.cycle == 0:
-        return (
-            "This is the bi-encoder that the run started from, unchanged: no bi-encoder of any cycle was judged better."
-        )
+        return "This is the bi-encoder that the run started from, unchanged: none of any cycle is known to be better."
     team = "a team of one" if len(facts.config.members) == 1 else f"a team of {len(facts.config.members)}"
     return (
         f"Made without labels by trans-encoder {version('trans-encoder')} "
@@ -117,7 +152,7 @@ def _start(member: MemberConfig) -> str:
     return str(member.name) if name == "bi" else name
 
 
-def _plan(plan: TrainingPlan) -> str:
+def _plan(plan: OptimisationPlan) -> str:
     return ", ".join(f"{escaped(name)} {value}" for name, value in plan.model_dump().items())
 
 

@@ -22,12 +22,19 @@ from trans_encoder.ranks import is_first_rank
 
 
 def idle(team: Team, workshop: Workshop, *, cycle: int) -> int:
-    """Count the cycles up to this one since any member's encoder was better than all before it, its start included."""
+    """Count the cycles up to this one since any member's encoder was better than all before it, its start included.
+
+    Bi-encoders of which nobody can tell have no say; if nobody can tell of any encoder, no cycle counts as idle.
+    """
     root = workshop.folder.path
     return min(
-        idle_cycles(_candidates(member, kind, root=root, cycles=cycle))
-        for member in team
-        for kind in _kinds(workshop.config)
+        (
+            idle_cycles(_candidates(member, kind, root=root, cycles=cycle))
+            for member in team
+            for kind in _kinds(workshop.config)
+            if kind == "cross" or sees_harm(member, workshop.judge)
+        ),
+        default=0,
     )
 
 
@@ -39,12 +46,14 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
     stages = []
     for member in team:
         chosen: dict[Kind, Chosen] = {}
+        seen = sees_harm(member, workshop.judge)
         for kind in kinds:
             start, *trained = _candidates(member, kind, root=root, cycles=cycles)
-            best = choose([start, *trained] if kind == "bi" else trained)
+            among = {"bi": [start, *trained] if seen else [start], "cross": trained}
+            best = choose(among[kind])
             place = f"best/{kind}" if len(team) == 1 else f"best/{member.name}/{kind}"
             stages.append(_keep(best, start, place=place, workshop=workshop, facts=facts))
-            helped = _helped(best, start, kind=kind)
+            helped = _helped(best, start, kind=kind) if seen else None
             chosen[kind] = Chosen(place, best.cycle, best.step, best.score, helped, best.agreement)
             kept[kind].append(best.model.at(root / place, pooling=None))
         results[member.name] = MemberResult(member.start.source, start.score, chosen["bi"], chosen.get("cross"))
@@ -55,6 +64,7 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
         kept={kind: tuple(models) for kind, models in kept.items()},
         cycles=cycles,
         judge=workshop.judge,
+        unseen=tuple(member.name for member in team if not sees_harm(member, workshop.judge)),
         notes=(
             *notes,
             *_remined(workshop, team, cycles=cycles),
@@ -69,6 +79,25 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
 
 def _kinds(config: RunConfig) -> tuple[Kind, ...]:
     return ("bi",) if config.formulation == "bi" else ("bi", "cross")
+
+
+def sees_harm(member: Member, judge: Judge | None) -> bool:
+    """Tell whether a judge would notice that a member's start is better than what was made of it.
+
+    Labels show it. Without them, what is learnt from a cross-encoder looks better than a start that knows labels.
+    """
+    return judge is None or judge.has_labels or not member.supervised
+
+
+def harm_notes(team: Team, judge: Judge | None) -> list[str]:
+    """Say whose starts are kept because nobody could tell whether they were harmed."""
+    return [
+        f"{member.name} may have been trained on labels, and harm to such a start cannot be seen without labels: its "
+        f"bi-encoder is kept in best/ as it is. Give a dev set to let that decide, or set supervised=false if there "
+        f"were no labels"
+        for member in team
+        if not sees_harm(member, judge)
+    ]
 
 
 def _candidates(member: Member, kind: Kind, *, root: Path, cycles: int) -> list[Candidate]:
@@ -98,6 +127,8 @@ class Conclude:
     kept: Mapping[Kind, tuple[ModelRef, ...]]
     cycles: int
     judge: Judge | None
+    unseen: tuple[str, ...]
+    """Members whose starts may be better than what was made of them, unseen by the judge."""
     notes: tuple[str, ...]
 
     def __call__(self, path: Path) -> None:
@@ -139,6 +170,8 @@ class Conclude:
         return fmean(known) if kind == "cross" and known else None
 
     def _helped(self, kind: Kind) -> bool | None:
+        if self.unseen:
+            return None
         means, agreement = self._means(kind), self._agreement(kind)
         if agreement is not None:
             return agreement >= LEARNT
@@ -149,6 +182,9 @@ class Conclude:
         name = f"{kind}-encoder" + ("s" if len(self.results) > 1 else "")
         if means is None or self.judge is None:
             return f"The {kind}-encoder of the last cycle was kept: without a judge nobody knows whether it is better."
+        if self.unseen:
+            told = f"Nobody can tell whether the {name} became better: {' and '.join(self.unseen)} may know labels"
+            return f"{told}, and kept the start's." if kind == "bi" else f"{told}, the judge knows none."
         before, after = means
         if (agreement := self._agreement(kind)) is not None:
             verb = "Better" if agreement >= LEARNT else "Not better"
@@ -178,10 +214,7 @@ def _remined(workshop: Workshop, team: Team, *, cycles: int) -> list[str]:
         cycle: read_json(workshop.folder.path / f"cycle-{cycle}" / team[0].name / "bi" / TRAINING)
         for cycle in range(2, cycles + 1)
     }
-    return [
-        f"cycle {cycle}: {training['labels']:,} pairs were mined again, with the bi-encoders of cycle {cycle - 1}"
-        for cycle, training in trainings.items()
-    ]
+    return [f"cycle {cycle}: {training['labels']:,} pairs were mined again" for cycle, training in trainings.items()]
 
 
 def _clamped(root: Path, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:

@@ -144,6 +144,7 @@ class Workshop:
             pairs=self._path(self._pairs(cycle)),
             labels=self._path(labels),
             teachers=tuple(each.teacher(teaches) for each in team),
+            starts=tuple(each.start for each in team),
             cycle=cycle,
             judge=self.judge,
             both_orders=config.both_orders and kind == "cross",

@@ -14,7 +14,7 @@ from trans_encoder.config import MemberConfig, RunConfig, differences, make_conf
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.cards import Facts
-from trans_encoder.distill.conclusion import conclude, idle
+from trans_encoder.distill.conclusion import conclude, harm_notes, idle
 from trans_encoder.distill.cycle import Workshop, run_cycle
 from trans_encoder.distill.manifest import CONFIG, ENVIRONMENT, PREPARED, RunFolder, check_begun, run_folder
 from trans_encoder.distill.remining import Miner
@@ -23,9 +23,7 @@ from trans_encoder.distill.selection import DevJudge, Judge, LabelFreeJudge, hol
 from trans_encoder.distill.stages import Engine, one_by_one
 from trans_encoder.distill.team import Team, assemble, resolve_members
 from trans_encoder.distill.tracking import check_trackers
-from trans_encoder.distill.work import TRAINING
-from trans_encoder.encoders.known import KNOWN
-from trans_encoder.encoders.loading import best_device, is_sentence_encoder
+from trans_encoder.encoders.loading import best_device
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.files import write_json
 from trans_encoder.progress import progress
@@ -83,12 +81,9 @@ def run(
     if terms.held_out is not None:
         held_out = len(terms.held_out)
         notes.append(f"no dev set was given: {held_out:,} of {len(pairs) + held_out:,} pairs were held out to judge by")
-        for member in filter(_may_be_supervised, config.members):
-            notes.append(
-                f"{member.name}: {member.bi} embeds sentences already. If it was trained on labels, this method may "
-                f"harm it, and the label-free score does not see that: give a dev set, and try anchor=0.7"
-            )
-            logger.warning(notes[-1])
+    for note in harm_notes(terms.team, judge):
+        notes.append(note)
+        logger.warning(note)
     settings = settings_of(config, place)
     stages = partial(_stage_count, config, remined=miner is not None)
     with (
@@ -135,13 +130,6 @@ def config_of(folder: Path) -> RunConfig:
         for member in config.members
     )
     return config.model_copy(update={"members": tuple(members)})
-
-
-def _may_be_supervised(member: MemberConfig) -> bool:
-    """Tell whether a start was trained by somebody else, on labels for all we know."""
-    if member.bi in KNOWN:
-        return KNOWN[member.bi].supervised
-    return is_sentence_encoder(member.bi) and not (Path(member.bi).expanduser() / TRAINING).exists()
 
 
 @dataclass(frozen=True)

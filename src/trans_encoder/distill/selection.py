@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
@@ -32,8 +32,8 @@ class Judge(Protocol):
         """Tell apart judges that give different scores."""
 
     @property
-    def chooses_checkpoints(self) -> bool:
-        """Whether the best checkpoint of a training is kept, not the last."""
+    def has_labels(self) -> bool:
+        """Whether it knows labels: only then is the best checkpoint of a training kept, not the last."""
 
     @property
     def pairs(self) -> PairSet:
@@ -48,8 +48,13 @@ class Judge(Protocol):
     def together(self, encoders: Sequence[Teacher]) -> float:
         """Return the score of several encoders' mean prediction."""
 
-    def agreement(self, student: Teacher, teachers: Sequence[Teacher]) -> float | None:
-        """Return how far a student has learnt its teachers' order of pairs, x100; None if its score tells enough."""
+    def agreement(
+        self, student: Teacher, teachers: Sequence[Teacher], *, starts: Sequence[Teacher], anchor: float
+    ) -> float | None:
+        """Return how far a student has learnt the order of pairs that it was taught, x100.
+
+        That is the order of its teachers, with `anchor` of the starts' mixed in. None if its score tells enough.
+        """
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class DevJudge:
 
     dev: TestSet
     basis = "on dev"
-    chooses_checkpoints = True
+    has_labels = True
 
     @property
     def name(self) -> str:
@@ -87,7 +92,7 @@ class DevJudge:
         """Return the score of the encoders' mean prediction."""
         return self.rate(label(self.pairs, list(map(Together, encoders))).scores)
 
-    def agreement(self, student: Teacher, teachers: Sequence[Teacher]) -> None:
+    def agreement(self, *_: Any, **__: Any) -> None:
         """Say nothing: who has labels need not guess from what was learnt."""
 
 
@@ -116,7 +121,7 @@ class LabelFreeJudge:
     exam: Exam
     name = "label-free score"
     basis = "on held-out pairs"
-    chooses_checkpoints = False
+    has_labels = False
 
     @classmethod
     def of(cls, held_out: PairSet, *, seed: int) -> "LabelFreeJudge":
@@ -147,10 +152,14 @@ class LabelFreeJudge:
         """Return the score of the encoders' mean prediction."""
         return self.rate(label(self.pairs, list(map(Together, encoders))).scores)
 
-    def agreement(self, student: Teacher, teachers: Sequence[Teacher]) -> float | None:
-        """Return the rank agreement of student and teachers on the held-out pairs."""
+    def agreement(
+        self, student: Teacher, teachers: Sequence[Teacher], *, starts: Sequence[Teacher] = (), anchor: float = 0.0
+    ) -> float | None:
+        """Return the rank agreement of the student with what it would be taught of the held-out pairs."""
         held_out = self.pairs.between(0, self.exam.parts["plain"])
         own, labels = Together(student).score(held_out), label(held_out, list(map(Together, teachers))).scores
+        if anchor:
+            labels = (1 - anchor) * labels + anchor * label(held_out, list(map(Together, starts))).scores
         return teacher_agreement(Answers(own, self.exam.overlap, teacher=labels))
 
 

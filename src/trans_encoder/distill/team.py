@@ -11,7 +11,13 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.labels import Scores
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Encoder, Kind
 from trans_encoder.encoders.known import KNOWN, PoolingMode, known_pooling
-from trans_encoder.encoders.loading import Precision, check_precision, checked_name, fingerprint
+from trans_encoder.encoders.loading import (
+    Precision,
+    check_precision,
+    checked_name,
+    fingerprint,
+    is_sentence_encoder,
+)
 from trans_encoder.errors import DataError, RunError
 
 _MOST_UNKNOWN = 0.5  # the share of tokens beyond which nobody could tell what a text says
@@ -92,6 +98,8 @@ class Member:
     """What its cross-encoders start from under the strategy "refresh"."""
     bi: ModelRef
     cross: ModelRef | None = None
+    supervised: bool = False
+    """Whether the start may have been trained on labels."""
 
     def with_bi(self, bi: ModelRef) -> Self:
         """Return the member with a new bi-encoder."""
@@ -119,16 +127,34 @@ class Origin(NamedTuple):
     note: str | None = None
 
 
+UNSUPERVISED = "unsupervised"
+"""The tag of cards whose models were made without labels."""
+ANCHOR = 0.7
+"""Weight of the start in later labels, if nobody says so, where the start may know labels: see docs/selection.md."""
+
+
 def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
-    """Fill in each member's PLM and pooling where they can be found; also return notes on what had to be guessed."""
+    """Fill in what can be found out about each member, and the anchor that follows; note what had to be guessed."""
     members, notes = [], []
     for member in config.members:
         origin = find_plm(member)
         if origin.note:
             notes.append(f"{member.name}: {origin.note}")
         pooling = member.pooling or known_pooling(member.bi)
-        members.append(member.model_copy(update={"plm": origin.plm, "pooling": pooling}))
-    return config.model_copy(update={"members": tuple(members)}), notes
+        said = config.supervised if member.supervised is None else member.supervised
+        supervised = may_know_labels(member.bi) if said is None else said
+        found = {"plm": origin.plm, "pooling": pooling, "supervised": supervised}
+        members.append(member.model_copy(update=found))
+    anchor = config.anchor
+    if anchor is None:
+        strong = [str(member.name) for member in members if member.supervised]
+        anchor = ANCHOR if strong else 0.0
+        if strong:
+            notes.append(
+                f"{' and '.join(strong)} may have been trained on labels, so {ANCHOR:g} of the starts' own scores are "
+                f"mixed into every later label. Set anchor=0 to learn from what the cycles make alone"
+            )
+    return config.model_copy(update={"members": tuple(members), "anchor": anchor}), notes
 
 
 def assemble(config: RunConfig) -> Team:
@@ -154,7 +180,14 @@ def _member(member: MemberConfig, config: RunConfig) -> Member:
     )
     source = member.plm or member.bi
     plm = replace(start, kind="cross", source=source, max_tokens=config.cross.max_tokens, pooling=None)
-    return Member(name=start.name, start=start, plm=plm, bi=start)
+    return Member(name=start.name, start=start, plm=plm, bi=start, supervised=bool(member.supervised))
+
+
+def may_know_labels(model: str) -> bool:
+    """Tell whether a model was trained to embed sentences, and on labels for all that is known of it."""
+    if model in KNOWN:
+        return KNOWN[model].supervised
+    return is_sentence_encoder(model) and UNSUPERVISED not in (_card(model).get("tags") or ())
 
 
 def find_plm(member: MemberConfig) -> Origin:
@@ -182,17 +215,22 @@ def find_plm(member: MemberConfig) -> Origin:
 
 def base_model(name: str) -> str | None:
     """Return the base model that a model's card names, if it is a plain hub name."""
+    named = _card(name).get("base_model")
+    if isinstance(named, Sequence) and not isinstance(named, str):
+        named = named[0] if len(named) == 1 else None
+    return named if isinstance(named, str) and _HUB_NAME.fullmatch(named) and named != name else None
+
+
+def _card(model: str) -> dict[str, Any]:
+    """Return the facts at the head of a model's card, in a folder or on the hub; none if there is no such card."""
     from huggingface_hub import hf_hub_download, metadata_load
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
     from yaml import YAMLError
 
-    card = Path(name).expanduser() / "README.md"
+    card = Path(model).expanduser() / "README.md"
     try:
         if not card.parent.exists():
-            card = Path(hf_hub_download(name, "README.md"))
-        named = (metadata_load(card) or {}).get("base_model")
+            card = Path(hf_hub_download(model, "README.md"))
+        return metadata_load(card) or {}
     except (OSError, ValueError, YAMLError, EntryNotFoundError, HfHubHTTPError):
-        return None
-    if isinstance(named, Sequence) and not isinstance(named, str):
-        named = named[0] if len(named) == 1 else None
-    return named if isinstance(named, str) and _HUB_NAME.fullmatch(named) and named != name else None
+        return {}

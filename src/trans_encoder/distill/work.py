@@ -138,7 +138,8 @@ class Student:
         if self.kind == "cross":
             return model.load_cross(seed=self.seed)
         if pooled_like:
-            return BiEncoder.from_body(Path(model.source), like=cast(BiEncoder, pooled_like[0].load()))
+            like = cast(BiEncoder, pooled_like[0].load())
+            return BiEncoder.from_body(Path(model.source), like=like, trust_remote_code=model.trust_remote_code)
         return model.load()
 
 
@@ -152,6 +153,8 @@ class Train:
     labels: Path
     teachers: tuple[ModelRef, ...]
     """Who made the labels."""
+    starts: tuple[ModelRef, ...]
+    """Who had a part in them if they are anchored."""
     cycle: int
     judge: Judge | None
     both_orders: bool
@@ -169,7 +172,7 @@ class Train:
             folder=scratch(path),
             seed=self.student.seed,
             judge=self.judge,
-            keep_last=self.judge is not None and not self.judge.chooses_checkpoints,
+            keep_last=self.judge is not None and not self.judge.has_labels,
             precision=self.precision,
             trackers=self.trackers,
             description=description,
@@ -180,7 +183,7 @@ class Train:
                 training = train(
                     self.student.load(), labels.labelled, plan=self.plan, options=options, both_orders=self.both_orders
                 )
-            agreement = self.judge.agreement(training.encoder, self.teachers) if self.judge else None
+            agreement = self._agreement(training.encoder, anchor=labels.provenance.get("anchor", 0.0))
         except DataError as error:
             raise RunError(f"{description}: {error}") from error
         if not is_first_rank():
@@ -200,6 +203,11 @@ class Train:
                 "history": [asdict(moment) for moment in training.history],
             }
             write_json(temporary / TRAINING, record)
+
+    def _agreement(self, encoder: Encoder, *, anchor: float) -> float | None:
+        if self.judge is None:
+            return None
+        return self.judge.agreement(encoder, self.teachers, starts=self.starts, anchor=anchor)
 
     def _made_from(self) -> str:
         """Return a hash of what decides the training: a checkpoint of another one must not be continued."""

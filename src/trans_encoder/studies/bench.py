@@ -122,6 +122,7 @@ class Bench:
         preset = self._preset(question.task)
         settings = {
             **self.scale.settings(preset),
+            "anchor": 0.0,
             "patience": 0,
             "both_orders": self.task(question.task).symmetric,
             **self.overrides,

@@ -1,0 +1,145 @@
+"""Starts that may have been trained on labels: anchored, and without labels kept."""
+
+import json
+import logging
+import shutil
+
+import numpy as np
+import pytest
+
+from conftest import TINY_RUN
+from trans_encoder.bootstrapping import bootstrap
+from trans_encoder.config import MemberConfig, make_config
+from trans_encoder.data.tasks import TestSet
+from trans_encoder.data.text import Text
+from trans_encoder.distill.labels import read_provenance
+from trans_encoder.distill.run import distil
+from trans_encoder.distill.selection import LabelFreeJudge, hold_out
+from trans_encoder.distill.team import ANCHOR, may_know_labels, resolve_members
+from trans_encoder.encoders import BiEncoder, CrossEncoder
+from trans_encoder.planning import plan_run
+from trans_encoder.report import write_report
+
+SHORT = {**TINY_RUN, "cycles": 1}
+KEPT = "harm to such a start cannot be seen without labels: its bi-encoder is kept in best/"
+MIXED_IN = "may have been trained on labels, so 0.7 of the starts' own scores are mixed into every later label"
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory, bert):
+    """A sentence encoder of somebody else's: for all that is known, it was trained on labels."""
+    folder = tmp_path_factory.mktemp("somebody") / "ready"
+    BiEncoder.load(bert).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, ready, pairs):
+    """A finished run of it without a dev set. Do not change it."""
+    return distil(pairs, str(ready), out=tmp_path_factory.mktemp("strong") / "run", **SHORT)
+
+
+def told(result, what):
+    return any(what in note for note in result.notes)
+
+
+def test_without_labels_the_start_is_anchored_and_kept(run, ready, pairs):
+    assert told(run, KEPT)
+    assert told(run, f"ready {MIXED_IN}")
+    member = run.members["ready"]
+    assert (member.bi.cycle, member.cross.cycle) == (0, 1)
+    assert (member.bi.helped, member.cross.helped) == (None, None)
+    assert run.helped == {"bi": None, "cross": None}
+    assert "Nobody can tell whether the bi-encoder became better: ready may know labels" in run.summary
+    np.testing.assert_allclose(run.bi.score(pairs), BiEncoder.load(ready).score(pairs), atol=1e-6)
+    assert read_provenance(run.folder / "cycle-1" / "labels-cross.parquet")["anchor"] == ANCHOR
+    assert "may know labels" in write_report([run.folder]).read_text()
+
+
+def test_a_student_of_anchored_labels_is_asked_for_what_it_was_taught(run, ready, pairs):
+    held_out = hold_out(pairs, seed=42).held_out
+    judge, cycle = LabelFreeJudge.of(held_out, seed=42), run.folder / "cycle-1" / "ready"
+    student, teacher, start = BiEncoder.load(cycle / "bi"), CrossEncoder.load(cycle / "cross"), BiEncoder.load(ready)
+    agreement = json.loads((cycle / "bi" / "training.json").read_text())["agreement"]
+    assert agreement == pytest.approx(judge.agreement(student, [teacher], starts=[start], anchor=ANCHOR), abs=1e-3)
+    assert agreement != pytest.approx(judge.agreement(student, [teacher]), abs=1e-3)
+
+
+def test_the_plan_says_so_before(ready, pairs, dev):
+    config = make_config([str(ready)], overrides=SHORT)
+    plan = plan_run(config, pairs)
+    assert any(KEPT in note for note in plan.notes)
+    assert plan.config.anchor == ANCHOR
+    assert not any(KEPT in note for note in plan_run(config, pairs, dev=TestSet("dev", dev)).notes)
+
+
+def test_the_run_warns(ready, pairs, tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+        distil(pairs, str(ready), out=tmp_path, formulation="bi", **SHORT)
+    assert KEPT in caplog.text
+    assert MIXED_IN in caplog.text
+
+
+def test_who_says_that_there_were_no_labels_is_believed(ready, pairs, tmp_path):
+    result = distil(pairs, str(ready), out=tmp_path, supervised=False, formulation="bi", **SHORT)
+    assert result.helped["bi"] is not None
+    assert not told(result, KEPT)
+    assert not told(result, MIXED_IN)
+
+
+def test_a_dev_set_decides(ready, pairs, dev, tmp_path):
+    result = distil(pairs, str(ready), dev=dev, out=tmp_path, formulation="bi", **SHORT)
+    assert result.helped["bi"] is not None
+    assert not told(result, KEPT)
+    assert told(result, MIXED_IN)
+
+
+def test_who_wants_the_last_gets_the_last(ready, pairs, tmp_path):
+    result = distil(pairs, str(ready), out=tmp_path, selection="last", formulation="bi", **SHORT)
+    assert (result.members["ready"].bi.cycle, result.helped) == (1, {"bi": None})
+
+
+def test_a_weak_member_of_a_strong_team_may_learn(ready, bert, pairs, tmp_path):
+    result = distil(pairs, [str(ready), str(bert)], out=tmp_path, formulation="bi", **SHORT)
+    strong, weak = result.members["ready"].bi, result.members["bert-32"].bi
+    assert (strong.cycle, strong.helped) == (0, None)
+    assert weak.helped is not None
+    assert result.helped == {"bi": None}
+    assert sum(KEPT in note for note in result.notes) == 1
+
+
+def test_nothing_stops_a_run_of_which_nobody_can_tell(ready, pairs, tmp_path):
+    idle = {**TINY_RUN, "bi": {**TINY_RUN["bi"], "learning_rate": 1e-9, "epochs": 1}, "patience": 1}
+    for supervised, cycles in ((False, 1), (True, 2)):
+        out = tmp_path / str(supervised)
+        result = distil(pairs, str(ready), out=out, formulation="bi", supervised=supervised, **idle)
+        assert result.cycles == cycles
+
+
+def test_the_anchor_follows_from_the_start_unless_it_is_given(bert, ready):
+    def anchor(*models, **settings):
+        return resolve_members(make_config(list(models), **settings))[0].anchor
+
+    weak, strong = str(bert), str(ready)
+    assert (anchor(weak), anchor(strong), anchor(weak, strong)) == (0, ANCHOR, ANCHOR)
+    assert anchor("sentence-transformers/all-MiniLM-L6-v2") == ANCHOR
+    assert anchor("princeton-nlp/unsup-simcse-bert-base-uncased") == 0
+    assert anchor(strong, overrides={"anchor": 0.3}) == 0.3
+    assert anchor(strong, overrides={"supervised": False}) == 0
+    assert anchor(weak, overrides={"supervised": True}) == ANCHOR
+    assert anchor(MemberConfig(bi=strong, supervised=False), overrides={"supervised": True}) == 0
+    assert anchor(strong, preset="paper-sts") == 0
+
+
+def test_what_was_made_without_labels_says_so(run, mutual, bert, ready, tmp_path):
+    assert not may_know_labels(str(bert))
+    for name, model in (("weak", bert), ("strong", ready)):
+        text = Text.from_sentences([f"sentence number {number} of a text" for number in range(40)])
+        bootstrap(text, model, out=tmp_path / name, batch_size=16, epochs=1)
+    assert not may_know_labels(str(tmp_path / "weak" / "bi"))
+    assert may_know_labels(str(tmp_path / "strong" / "bi"))
+    assert not may_know_labels(str(mutual / "best" / "bert-32" / "bi"))
+    assert may_know_labels(str(run.folder / "best" / "bi"))
+    shutil.copytree(ready, tmp_path / "tagged")
+    (tmp_path / "tagged" / "README.md").write_text("---\ntags: [unsupervised]\n---\n", encoding="utf-8")
+    assert not may_know_labels(str(tmp_path / "tagged"))
