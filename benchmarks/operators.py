@@ -1,4 +1,4 @@
-"""Where the time of a training goes, operator by operator, as published and ours.
+"""Where the time of training and labelling goes, operator by operator, as published and ours.
 
     python benchmarks/operators.py --model MODEL --data-dir DATA --pairs 400
 
@@ -41,18 +41,23 @@ GROUPS = {
 }
 
 
-def shares(variant: object, arguments: argparse.Namespace, *, kind: str) -> tuple[dict[str, float], float]:
-    """Return each group's share of a training's operator time, and that time in seconds."""
+def shares(variant: object, arguments: argparse.Namespace, *, kind: str, work: str) -> tuple[dict[str, float], float]:
+    """Return each group's share of the operator time of training or labelling, and that time in seconds."""
     config = make_config([arguments.model], preset="small", overrides={"bi.epochs": 1})
     pairs = load_task("sts", data_dir=arguments.data_dir).pairs.sample(arguments.pairs, seed=0)
     labelled = pairs.with_scores(np.random.default_rng(0).random(len(pairs)))
     plan = config.cross if kind == "cross" else config.bi
     if kind == "cross":
-        model, train = variant.load_cross(arguments.model, plan, seed=0), variant.train_cross
+        train, score = variant.train_cross, variant.score_cross
+        model = variant.load_cross(arguments.model, plan, seed=0)
     else:
-        model, train = variant.load_bi(arguments.model, plan), variant.train_bi
+        train, score = variant.train_bi, variant.score_bi
+        model = variant.load_bi(arguments.model, plan)
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
-        train(model, labelled, plan, seed=0)
+        if work == "training":
+            train(model, labelled, plan, seed=0)
+        else:
+            score(model, pairs)
     own = {event.key: event.self_cpu_time_total for event in profiled.key_averages()}
     total = sum(own.values())
     found = {group: sum(own.get(name, 0) for name in names) / total for group, names in GROUPS.items()}
@@ -60,7 +65,7 @@ def shares(variant: object, arguments: argparse.Namespace, *, kind: str) -> tupl
 
 
 def main() -> None:
-    """Profile both trainings in both variants and print one table."""
+    """Profile training and labelling of both kinds in both variants; print a table for each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="a bi-encoder: folder or hub name")
     parser.add_argument("--data-dir", required=True, help="folder of tasks in the plain format")
@@ -69,19 +74,20 @@ def main() -> None:
     torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    columns = {
-        f"{kind}, {name}": shares(variant, arguments, kind=kind)
-        for kind in ("cross", "bi")
-        for name, variant in (("published", published), ("ours", ours))
-    }
-    table = Table("share of time", *columns)
-    for group in (*GROUPS, "everything else"):
-        table.add_row(group, *(f"{found[group]:.1%}" for found, _ in columns.values()))
-    first = {kind: columns[f"{kind}, published"][1] for kind in ("cross", "bi")}
-    table.add_row(
-        "time, published = 1", *(f"{time / first[name.split(',')[0]]:.2f}" for name, (_, time) in columns.items())
-    )
-    Console().print(table)
+    for work in ("training", "labelling"):
+        columns = {
+            f"{kind}, {name}": shares(variant, arguments, kind=kind, work=work)
+            for kind in ("cross", "bi")
+            for name, variant in (("published", published), ("ours", ours))
+        }
+        table = Table(f"{work}: share of time", *columns)
+        for group in (*GROUPS, "everything else"):
+            table.add_row(group, *(f"{found[group]:.1%}" for found, _ in columns.values()))
+        first = {kind: columns[f"{kind}, published"][1] for kind in ("cross", "bi")}
+        table.add_row(
+            "time, published = 1", *(f"{time / first[name.split(',')[0]]:.2f}" for name, (_, time) in columns.items())
+        )
+        Console().print(table)
 
 
 if __name__ == "__main__":

@@ -183,8 +183,12 @@ class Conclude:
         if means is None or self.judge is None:
             return f"The {kind}-encoder of the last cycle was kept: without a judge nobody knows whether it is better."
         if self.unseen:
-            told = f"Nobody can tell whether the {name} became better: {' and '.join(self.unseen)} may know labels"
-            return f"{told}, and kept the start's." if kind == "bi" else f"{told}, the judge knows none."
+            if kind == "cross":
+                return f"Nor can anybody tell whether the {name} became better than the start."
+            return (
+                f"Without labels nobody can tell whether the {name} became better, because "
+                f"{' and '.join(self.unseen)} may know some: what it started from was kept."
+            )
         before, after = means
         if (agreement := self._agreement(kind)) is not None:
             verb = "Better" if agreement >= LEARNT else "Not better"
