@@ -43,8 +43,8 @@ class OptimisationPlan(_Frozen):
     """Gradients are clipped to this norm."""
     max_tokens: int = Field(gt=2)
     """Longest input: of a sentence for a bi-encoder, of a pair for a cross-encoder."""
-    group_by_length: bool = True
-    """A batch is made of a few runs of inputs of similar length: less padding, in another random order."""
+    group_by_length: bool = False
+    """A batch is made of a few runs of inputs of similar length: less padding, but a little less is learnt."""
     dev_steps: int = Field(default=200, gt=0)
     """A checkpoint is judged every so many steps, and at the end of each epoch."""
     checkpoint_steps: int = Field(default=200, gt=0)

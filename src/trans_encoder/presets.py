@@ -18,7 +18,6 @@ def _paper(*, cycles: int, cross_epochs: int, bi_epochs: int, bi_batch_size: int
             "learning_rate": 2e-5,
             "warmup_ratio": 0.1,
             "max_tokens": 64,
-            "group_by_length": False,
         },
         "bi": {
             "loss": "mse",
@@ -26,7 +25,6 @@ def _paper(*, cycles: int, cross_epochs: int, bi_epochs: int, bi_batch_size: int
             "epochs": bi_epochs,
             "learning_rate": 5e-5,
             "max_tokens": 32,
-            "group_by_length": False,
         },
     }
 
@@ -56,7 +54,6 @@ PRESETS: dict[str, dict[str, Any]] = {
             "learning_rate": 2e-4,
             "dropout": 0.0,
             "max_tokens": 32,
-            "group_by_length": False,
         },
     },
 }

@@ -37,6 +37,7 @@ PRESETS: dict[PresetName, dict[str, Any]] = {
         "warmup_ratio": 0.1,
         "max_tokens": 32,
         "dev_steps": 100,
+        "group_by_length": True,
         "checkpoint_steps": 50,
     },
     # What SimCSE published for base models.
@@ -46,7 +47,6 @@ PRESETS: dict[PresetName, dict[str, Any]] = {
         "epochs": 1,
         "learning_rate": 3e-5,
         "max_tokens": 32,
-        "group_by_length": False,
         "weight_decay": 0.0,
         "dev_steps": 125,
     },
