@@ -51,7 +51,7 @@ PRESETS: dict[str, dict[str, Any]] = {
             "loss": "mse",
             "batch_size": 128,
             "epochs": 3,
-            "learning_rate": 2e-4,
+            "learning_rate": 1e-4,
             "dropout": 0.0,
             "max_tokens": 32,
         },

@@ -29,8 +29,8 @@ class Recipe:
     """Pairs mined from the text."""
     tuning: Mapping[str, Any] = field(default_factory=lambda: {"epochs": 4})
     """Settings of the contrastive tuning that differ from its preset."""
-    distillation: Mapping[str, Any] = field(default_factory=lambda: {"cycles": 1, "bi": {"epochs": 3}})
-    """Settings of the distillation that differ from its preset."""
+    distillation: Mapping[str, Any] = field(default_factory=lambda: {"cycles": 1, "cross": {"epochs": 2}})
+    """Settings of the distillation that differ from its preset: few pairs are worth a second look."""
 
 
 @dataclass(frozen=True)
