@@ -244,6 +244,16 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="session")
+def start(tmp_path_factory: pytest.TempPathFactory, bert: Path) -> Path:
+    """A model that embeds sentences, made by somebody else: for all that is known, it was trained on labels."""
+    from trans_encoder.encoders import BiEncoder
+
+    folder = tmp_path_factory.mktemp("start") / "start"
+    BiEncoder.load(bert).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def mutual(tmp_path_factory: pytest.TempPathFactory, bert: Path, roberta: Path, pairs: PairSet, dev: PairSet) -> Path:
     """A finished run folder: BERT and RoBERTa of different widths teach each other in two cycles. Do not change it."""
     from trans_encoder.distill.run import distil

@@ -23,14 +23,6 @@ SETTINGS = {**TINY_RUN, "anchor": 0.25}
 
 
 @pytest.fixture(scope="module")
-def start(bert, tmp_path_factory):
-    """A model that embeds sentences, so that nothing has to be tuned first."""
-    folder = tmp_path_factory.mktemp("start") / "start"
-    BiEncoder.load(bert).save(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def again(start, corpus):
     """Return a function that does the remined run in a folder, with changes if given."""
 

@@ -26,101 +26,93 @@ MIXED_IN = "may have been trained on labels, so 0.7 of the starts' own scores ar
 
 
 @pytest.fixture(scope="module")
-def ready(tmp_path_factory, bert):
-    """A sentence encoder of somebody else's: for all that is known, it was trained on labels."""
-    folder = tmp_path_factory.mktemp("somebody") / "ready"
-    BiEncoder.load(bert).save(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory, ready, pairs):
+def run(tmp_path_factory, start, pairs):
     """A finished run of it without a dev set. Do not change it."""
-    return distil(pairs, str(ready), out=tmp_path_factory.mktemp("strong") / "run", **SHORT)
+    return distil(pairs, str(start), out=tmp_path_factory.mktemp("strong") / "run", **SHORT)
 
 
 def told(result, what):
     return any(what in note for note in result.notes)
 
 
-def test_without_labels_the_start_is_anchored_and_kept(run, ready, pairs):
+def test_without_labels_the_start_is_anchored_and_kept(run, start, pairs):
     assert told(run, KEPT)
-    assert told(run, f"ready {MIXED_IN}")
-    member = run.members["ready"]
+    assert told(run, f"start {MIXED_IN}")
+    member = run.members["start"]
     assert (member.bi.cycle, member.cross.cycle) == (0, 1)
     assert (member.bi.helped, member.cross.helped) == (None, None)
     assert run.helped == {"bi": None, "cross": None}
-    assert "nobody can tell whether the bi-encoder became better, because ready may know some" in run.summary
-    np.testing.assert_allclose(run.bi.score(pairs), BiEncoder.load(ready).score(pairs), atol=1e-6)
+    assert "nobody can tell whether the bi-encoder became better, because start may know some" in run.summary
+    np.testing.assert_allclose(run.bi.score(pairs), BiEncoder.load(start).score(pairs), atol=1e-6)
     assert read_provenance(run.folder / "cycle-1" / "labels-cross.parquet")["anchor"] == ANCHOR
-    assert "ready may know some" in write_report([run.folder]).read_text()
+    assert "start may know some" in write_report([run.folder]).read_text()
 
 
-def test_a_student_of_anchored_labels_is_asked_for_what_it_was_taught(run, ready, pairs):
+def test_a_student_of_anchored_labels_is_asked_for_what_it_was_taught(run, start, pairs):
     held_out = hold_out(pairs, seed=42).held_out
-    judge, cycle = LabelFreeJudge.of(held_out, seed=42), run.folder / "cycle-1" / "ready"
-    student, teacher, start = BiEncoder.load(cycle / "bi"), CrossEncoder.load(cycle / "cross"), BiEncoder.load(ready)
+    judge, cycle = LabelFreeJudge.of(held_out, seed=42), run.folder / "cycle-1" / "start"
+    student, teacher, first = BiEncoder.load(cycle / "bi"), CrossEncoder.load(cycle / "cross"), BiEncoder.load(start)
     agreement = json.loads((cycle / "bi" / "training.json").read_text())["agreement"]
-    assert agreement == pytest.approx(judge.agreement(student, [teacher], starts=[start], anchor=ANCHOR), abs=1e-3)
+    assert agreement == pytest.approx(judge.agreement(student, [teacher], starts=[first], anchor=ANCHOR), abs=1e-3)
     assert agreement != pytest.approx(judge.agreement(student, [teacher]), abs=1e-3)
 
 
-def test_the_plan_says_so_before(ready, pairs, dev):
-    config = make_config([str(ready)], overrides=SHORT)
+def test_the_plan_says_so_before(start, pairs, dev):
+    config = make_config([str(start)], overrides=SHORT)
     plan = plan_run(config, pairs)
     assert any(KEPT in note for note in plan.notes)
     assert plan.config.anchor == ANCHOR
     assert not any(KEPT in note for note in plan_run(config, pairs, dev=TestSet("dev", dev)).notes)
 
 
-def test_the_run_warns(ready, pairs, tmp_path, caplog):
+def test_the_run_warns(start, pairs, tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
-        distil(pairs, str(ready), out=tmp_path, formulation="bi", **SHORT)
+        distil(pairs, str(start), out=tmp_path, formulation="bi", **SHORT)
     assert KEPT in caplog.text
     assert MIXED_IN in caplog.text
 
 
-def test_who_says_that_there_were_no_labels_is_believed(ready, pairs, tmp_path):
-    result = distil(pairs, str(ready), out=tmp_path, supervised=False, formulation="bi", **SHORT)
+def test_who_says_that_there_were_no_labels_is_believed(start, pairs, tmp_path):
+    result = distil(pairs, str(start), out=tmp_path, supervised=False, formulation="bi", **SHORT)
     assert result.helped["bi"] is not None
     assert not told(result, KEPT)
     assert not told(result, MIXED_IN)
 
 
-def test_a_dev_set_decides(ready, pairs, dev, tmp_path):
-    result = distil(pairs, str(ready), dev=dev, out=tmp_path, formulation="bi", **SHORT)
+def test_a_dev_set_decides(start, pairs, dev, tmp_path):
+    result = distil(pairs, str(start), dev=dev, out=tmp_path, formulation="bi", **SHORT)
     assert result.helped["bi"] is not None
     assert not told(result, KEPT)
     assert told(result, MIXED_IN)
 
 
-def test_who_wants_the_last_gets_the_last(ready, pairs, tmp_path):
-    result = distil(pairs, str(ready), out=tmp_path, selection="last", formulation="bi", **SHORT)
-    assert (result.members["ready"].bi.cycle, result.helped) == (1, {"bi": None})
+def test_who_wants_the_last_gets_the_last(start, pairs, tmp_path):
+    result = distil(pairs, str(start), out=tmp_path, selection="last", formulation="bi", **SHORT)
+    assert (result.members["start"].bi.cycle, result.helped) == (1, {"bi": None})
 
 
-def test_a_weak_member_of_a_strong_team_may_learn(ready, bert, pairs, tmp_path):
-    result = distil(pairs, [str(ready), str(bert)], out=tmp_path, formulation="bi", **SHORT)
-    strong, weak = result.members["ready"].bi, result.members["bert-32"].bi
+def test_a_weak_member_of_a_strong_team_may_learn(start, bert, pairs, tmp_path):
+    result = distil(pairs, [str(start), str(bert)], out=tmp_path, formulation="bi", **SHORT)
+    strong, weak = result.members["start"].bi, result.members["bert-32"].bi
     assert (strong.cycle, strong.helped) == (0, None)
     assert weak.helped is not None
     assert result.helped == {"bi": None}
     assert sum(KEPT in note for note in result.notes) == 1
 
 
-def test_nothing_stops_a_run_of_which_nobody_can_tell(ready, pairs, tmp_path):
+def test_nothing_stops_a_run_of_which_nobody_can_tell(start, pairs, tmp_path):
     idle = {**TINY_RUN, "bi": {**TINY_RUN["bi"], "learning_rate": 1e-9, "epochs": 1}, "patience": 1}
     for supervised, cycles in ((False, 1), (True, 2)):
         out = tmp_path / str(supervised)
-        result = distil(pairs, str(ready), out=out, formulation="bi", supervised=supervised, **idle)
+        result = distil(pairs, str(start), out=out, formulation="bi", supervised=supervised, **idle)
         assert result.cycles == cycles
 
 
-def test_the_anchor_follows_from_the_start_unless_it_is_given(bert, ready):
+def test_the_anchor_follows_from_the_start_unless_it_is_given(bert, start):
     def anchor(*models, **settings):
         return resolve_members(make_config(list(models), **settings))[0].anchor
 
-    weak, strong = str(bert), str(ready)
+    weak, strong = str(bert), str(start)
     assert (anchor(weak), anchor(strong), anchor(weak, strong)) == (0, ANCHOR, ANCHOR)
     assert anchor("sentence-transformers/all-MiniLM-L6-v2") == ANCHOR
     assert anchor("princeton-nlp/unsup-simcse-bert-base-uncased") == 0
@@ -131,15 +123,15 @@ def test_the_anchor_follows_from_the_start_unless_it_is_given(bert, ready):
     assert anchor(strong, preset="paper-sts") == 0
 
 
-def test_what_was_made_without_labels_says_so(run, mutual, bert, ready, tmp_path):
+def test_what_was_made_without_labels_says_so(run, mutual, bert, start, tmp_path):
     assert not may_know_labels(str(bert))
-    for name, model in (("weak", bert), ("strong", ready)):
+    for name, model in (("weak", bert), ("strong", start)):
         text = Text.from_sentences([f"sentence number {number} of a text" for number in range(40)])
         bootstrap(text, model, out=tmp_path / name, batch_size=16, epochs=1)
     assert not may_know_labels(str(tmp_path / "weak" / "bi"))
     assert may_know_labels(str(tmp_path / "strong" / "bi"))
     assert not may_know_labels(str(mutual / "best" / "bert-32" / "bi"))
     assert may_know_labels(str(run.folder / "best" / "bi"))
-    shutil.copytree(ready, tmp_path / "tagged")
+    shutil.copytree(start, tmp_path / "tagged")
     (tmp_path / "tagged" / "README.md").write_text("---\ntags: [unsupervised]\n---\n", encoding="utf-8")
     assert not may_know_labels(str(tmp_path / "tagged"))

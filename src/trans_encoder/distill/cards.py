@@ -32,11 +32,7 @@ def write_card(chosen: Candidate, start: Candidate, *, facts: Facts) -> str:
     plan = facts.config.bi if bi else facts.config.cross
     return "\n".join(
         [
-            "---",
-            "library_name: sentence-transformers",
-            f"pipeline_tag: {'sentence-similarity' if bi else 'text-ranking'}",
-            _tags(supervised=any(member.supervised for member in facts.config.members)),
-            "---",
+            *_head(bi=bi, supervised=any(member.supervised for member in facts.config.members)),
             f"# {'Bi-encoder' if bi else 'Cross-encoder'} {escaped(chosen.model.name)}",
             "",
             _origin(chosen, facts=facts),
@@ -58,11 +54,7 @@ def write_tuned_card(model: str, *, sentences: int, plan: OptimisationPlan, supe
     """Write the card of a bi-encoder that was tuned contrastively, from a model that may know labels (`supervised`)."""
     return "\n".join(
         [
-            "---",
-            "library_name: sentence-transformers",
-            "pipeline_tag: sentence-similarity",
-            _tags(supervised=supervised),
-            "---",
+            *_head(bi=True, supervised=supervised),
             f"# {escaped(shown(model))}, tuned contrastively",
             "",
             f"Made by trans-encoder {version('trans-encoder')} from {escaped(shown(model))} and plain text.",
@@ -80,9 +72,15 @@ def write_tuned_card(model: str, *, sentences: int, plan: OptimisationPlan, supe
     )
 
 
-def _tags(*, supervised: bool) -> str:
-    """Return the line of a card's tags; the last one tells a later run that no labels had a part in the model."""
-    return f"tags: [sentence-transformers, trans-encoder{'' if supervised else f', {UNSUPERVISED}'}]"
+def _head(*, bi: bool, supervised: bool) -> list[str]:
+    """Return a card's metadata; the last tag tells a later run that no labels had a part in the model."""
+    return [
+        "---",
+        "library_name: sentence-transformers",
+        f"pipeline_tag: {'sentence-similarity' if bi else 'text-ranking'}",
+        f"tags: [sentence-transformers, trans-encoder{'' if supervised else f', {UNSUPERVISED}'}]",
+        "---",
+    ]
 
 
 _LICENCE = [
