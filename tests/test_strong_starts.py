@@ -15,7 +15,7 @@ from trans_encoder.data.text import Text
 from trans_encoder.distill.labels import read_provenance
 from trans_encoder.distill.run import distil
 from trans_encoder.distill.selection import LabelFreeJudge, hold_out
-from trans_encoder.distill.team import ANCHOR, may_know_labels, resolve_members
+from trans_encoder.distill.team import ANCHOR, SMALL_STEPS, may_know_labels, resolve_members
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.planning import plan_run
 from trans_encoder.report import write_report
@@ -45,6 +45,7 @@ def test_without_labels_the_start_is_anchored_and_kept(run, start, pairs):
     assert "nobody can tell whether the bi-encoder became better, because start may know some" in run.summary
     np.testing.assert_allclose(run.bi.score(pairs), BiEncoder.load(start).score(pairs), atol=1e-6)
     assert read_provenance(run.folder / "cycle-1" / "labels-cross.parquet")["anchor"] == ANCHOR
+    assert told(run, f"such bi-encoders learn at a rate of {SMALL_STEPS:g}")
     assert "start may know some" in write_report([run.folder]).read_text()
 
 
@@ -121,6 +122,19 @@ def test_the_anchor_follows_from_the_start_unless_it_is_given(bert, start):
     assert anchor(weak, overrides={"supervised": True}) == ANCHOR
     assert anchor(MemberConfig(bi=strong, supervised=False), overrides={"supervised": True}) == 0
     assert anchor(strong, preset="paper-sts") == 0
+
+
+def test_strong_members_learn_in_small_steps_unless_told_otherwise(bert, start):
+    def rates(*models, **settings):
+        config = resolve_members(make_config(list(models), **settings))[0]
+        return [config.bi_plan(member).learning_rate for member in config.members]
+
+    weak, strong = str(bert), str(start)
+    assert rates(weak, strong) == [1e-4, SMALL_STEPS]
+    assert rates(strong, overrides={"bi": {"learning_rate": 1e-6}}) == [1e-6]
+    assert rates(MemberConfig(bi=strong, learning_rate=3e-5)) == [3e-5]
+    assert rates(strong, overrides={"anchor": 0.7}) == rates(strong, overrides={"supervised": False}) == [1e-4]
+    assert rates(strong, preset="paper-sts") == [5e-5]
 
 
 def test_what_was_made_without_labels_says_so(run, mutual, bert, start, tmp_path):

@@ -71,6 +71,8 @@ class MemberConfig(_Frozen):
     """How token embeddings become a sentence's; read from the checkpoint if not given."""
     supervised: bool | None = None
     """Whether `bi` was trained on labels; found out if not given."""
+    learning_rate: float | None = Field(default=None, gt=0)
+    """Learning rate of this member's bi-encoders; if not given, that of all, or less for a start that knows labels."""
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
     """The member's name in the run folder; made from `bi` if not given."""
 
@@ -112,8 +114,8 @@ class RunConfig(_Frozen):
     supervised: bool | None = None
     """Whether members that do not say so themselves were trained on labels; found out if not given."""
     anchor: float | Literal["auto"] | None = None
-    """Weight of the start's own scores in every later label: 0 is the paper's method, auto lets the judge choose; if
-    not given, 0.7 where a start may have been trained on labels, else 0."""
+    """Weight of the start's own scores in every later label: 0 is the paper's method, auto lets the judge choose. If
+    not given, 0, but 0.7 where a start may have been trained on labels, which then also learns in small steps."""
     selection: Literal["label-free", "last"] = "label-free"
     """What compares cycles with the start without a dev set: signals that need no labels, or nothing (last)."""
     patience: int = Field(default=1, ge=0)
@@ -130,6 +132,10 @@ class RunConfig(_Frozen):
     """Experiment trackers to switch on; they write to the folder logs of the run, one folder for each training."""
     trust_remote_code: bool = False
     """Let models that ask for it run their own code."""
+
+    def bi_plan(self, member: MemberConfig) -> TrainingPlan:
+        """Return how a member's bi-encoders are trained."""
+        return self.bi.model_copy(update={"learning_rate": member.learning_rate or self.bi.learning_rate})
 
     @field_validator("anchor", mode="before")
     @classmethod

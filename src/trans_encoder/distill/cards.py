@@ -29,7 +29,8 @@ def write_card(chosen: Candidate, start: Candidate, *, facts: Facts) -> str:
     """Write the card of a chosen model."""
     bi = chosen.model.kind == "bi"
     usage = _BI_USAGE if bi else _CROSS_USAGE
-    plan = facts.config.bi if bi else facts.config.cross
+    (member,) = (member for member in facts.config.members if member.name == chosen.model.name)
+    plan = facts.config.bi_plan(member) if bi else facts.config.cross
     return "\n".join(
         [
             *_head(bi=bi, supervised=any(member.supervised for member in facts.config.members)),

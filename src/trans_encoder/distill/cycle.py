@@ -140,7 +140,7 @@ class Workshop:
         )
         work = Train(
             student,
-            plan=config.cross if kind == "cross" else config.bi,
+            plan=config.cross if kind == "cross" else config.bi_plan(config.members[seat]),
             pairs=self._path(self._pairs(cycle)),
             labels=self._path(labels),
             teachers=tuple(each.teacher(teaches) for each in team),

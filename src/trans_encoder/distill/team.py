@@ -131,6 +131,8 @@ UNSUPERVISED = "unsupervised"
 """The tag of cards whose models were made without labels."""
 ANCHOR = 0.7
 """Weight of the start in later labels, if nobody says so, where the start may know labels: see docs/selection.md."""
+SMALL_STEPS = 2e-5
+"""Highest learning rate of a bi-encoder whose start may know labels, if nobody chose the anchor."""
 
 
 def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
@@ -149,10 +151,16 @@ def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
     if anchor is None:
         strong = [str(member.name) for member in members if member.supervised]
         anchor = ANCHOR if strong else 0.0
+        rate = min(config.bi.learning_rate, SMALL_STEPS)
+        members = [
+            member.model_copy(update={"learning_rate": member.learning_rate or rate}) if member.supervised else member
+            for member in members
+        ]
         if strong:
             notes.append(
                 f"{' and '.join(strong)} may have been trained on labels, so {ANCHOR:g} of the starts' own scores are "
-                f"mixed into every later label. Set anchor=0 to learn from what the cycles make alone"
+                f"mixed into every later label, and such bi-encoders learn at a rate of {rate:g}. "
+                f"Set anchor=0 to learn from what the cycles make alone, at the rate of all"
             )
     return config.model_copy(update={"members": tuple(members), "anchor": anchor}), notes
 
