@@ -25,12 +25,12 @@ from trans_encoder.report import ModelKey, save_evaluation, write_report
 class Recipe:
     """How much the demo does; the default takes a few minutes on two cores."""
 
-    pairs: int = 3000
+    pairs: int = 6000
     """Pairs mined from the text."""
     tuning: Mapping[str, Any] = field(default_factory=lambda: {"epochs": 4})
     """Settings of the contrastive tuning that differ from its preset."""
-    distillation: Mapping[str, Any] = field(default_factory=lambda: {"cycles": 1, "cross": {"epochs": 2}})
-    """Settings of the distillation that differ from its preset: few pairs are worth a second look."""
+    distillation: Mapping[str, Any] = field(default_factory=lambda: {"cycles": 1})
+    """Settings of the distillation that differ from its preset."""
 
 
 @dataclass(frozen=True)
