@@ -2,7 +2,8 @@
 
 import pytest
 
-from trans_encoder.config import MemberConfig, RunConfig, differences, load_config, make_config, parse_overrides
+from trans_encoder.config import MemberConfig, RunConfig, load_config, make_config, parse_overrides
+from trans_encoder.distill.differences import differences
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.presets import PRESETS
 

@@ -273,16 +273,6 @@ def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
     return overrides
 
 
-def differences(old: Layer, new: Layer) -> list[str]:
-    """List the dotted keys whose values differ, with both values."""
-    before, after = _flat(old), _flat(new)
-    return [
-        f"{key}: was {before.get(key, 'absent')!r}, now {after.get(key, 'absent')!r}"
-        for key in dict.fromkeys([*before, *after])
-        if before.get(key) != after.get(key)
-    ]
-
-
 def _resolve(*layers: Layer) -> Job:
     settings: dict[str, Any] = {}
     clashes: list[str] = []
@@ -385,18 +375,6 @@ def _keys() -> set[str]:
     tables: dict[str, type[BaseModel]] = {"": RunConfig, "inputs.": Inputs, "cross.": TrainingPlan, "bi.": TrainingPlan}
     tables |= {"members.": MemberConfig, "engine.": EngineConfig}
     return {"inputs", "engine"} | {prefix + name for prefix, model in tables.items() for name in model.model_fields}
-
-
-def _flat(table: Layer, prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
-            value = {str(number): item for number, item in enumerate(value, start=1)}
-        if isinstance(value, Mapping):
-            flat |= _flat(cast(Layer, value), f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = list(value) if isinstance(value, tuple) else value
-    return flat
 
 
 def _summary(problems: list[str]) -> str:

@@ -22,7 +22,7 @@ from typing import Any, Self
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
-from trans_encoder.config import differences
+from trans_encoder.distill.differences import differences
 from trans_encoder.distill.stages import Engine, Spent, Stage, one_by_one, scratch
 from trans_encoder.errors import ConfigurationError, RunError
 from trans_encoder.files import PARTIAL, sha256, write_json

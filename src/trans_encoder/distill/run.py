@@ -10,12 +10,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from trans_encoder.config import MemberConfig, RunConfig, differences, make_config
+from trans_encoder.config import MemberConfig, RunConfig, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.cards import Facts
 from trans_encoder.distill.conclusion import conclude, harm_notes, idle
 from trans_encoder.distill.cycle import Workshop, run_cycle
+from trans_encoder.distill.differences import differences
 from trans_encoder.distill.manifest import CONFIG, ENVIRONMENT, PREPARED, RunFolder, check_begun, run_folder
 from trans_encoder.distill.remining import Miner
 from trans_encoder.distill.result import Result

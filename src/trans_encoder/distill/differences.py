@@ -1,0 +1,28 @@
+"""What differs between the settings or inputs of a run as it was begun and as it is asked for now."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+Settings = Mapping[str, Any]
+
+
+def differences(old: Settings, new: Settings) -> list[str]:
+    """List the dotted keys whose values differ, with both values."""
+    before, after = _flat(old), _flat(new)
+    return [
+        f"{key}: was {before.get(key, 'absent')!r}, now {after.get(key, 'absent')!r}"
+        for key in dict.fromkeys([*before, *after])
+        if before.get(key) != after.get(key)
+    ]
+
+
+def _flat(table: Settings, prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+            value = {str(number): item for number, item in enumerate(value, start=1)}
+        if isinstance(value, Mapping):
+            flat |= _flat(cast(Settings, value), f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = list(value) if isinstance(value, tuple) else value
+    return flat
