@@ -137,6 +137,17 @@ def test_strong_members_learn_in_small_steps_unless_told_otherwise(bert, start):
     assert rates(strong, preset="paper-sts") == [5e-5]
 
 
+def test_a_member_is_trained_at_its_own_rate_and_its_card_says_so(start, pairs, tmp_path):
+    rates = {"still": 1e-12, "moved": 1e-3}
+    members = [MemberConfig(bi=str(start), name=name, learning_rate=rate) for name, rate in rates.items()]
+    distil(pairs, members, out=tmp_path, selection="last", formulation="bi", **SHORT)
+    first = BiEncoder.load(start).score(pairs)
+    still, moved = (BiEncoder.load(tmp_path / "best" / name / "bi").score(pairs) for name in rates)
+    np.testing.assert_allclose(still, first, atol=1e-5)
+    assert np.abs(moved - first).max() > 1e-3
+    assert r"learning\_rate 1e-12" in (tmp_path / "best" / "still" / "bi" / "README.md").read_text()
+
+
 def test_what_was_made_without_labels_says_so(run, mutual, bert, start, tmp_path):
     assert not may_know_labels(str(bert))
     for name, model in (("weak", bert), ("strong", start)):

@@ -147,22 +147,26 @@ def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
         supervised = may_know_labels(member.bi) if said is None else said
         found = {"plm": origin.plm, "pooling": pooling, "supervised": supervised}
         members.append(member.model_copy(update=found))
-    anchor = config.anchor
-    if anchor is None:
-        strong = [str(member.name) for member in members if member.supervised]
-        anchor = ANCHOR if strong else 0.0
-        rate = min(config.bi.learning_rate, SMALL_STEPS)
-        members = [
-            member.model_copy(update={"learning_rate": member.learning_rate or rate}) if member.supervised else member
-            for member in members
-        ]
-        if strong:
-            notes.append(
-                f"{' and '.join(strong)} may have been trained on labels, so {ANCHOR:g} of the starts' own scores are "
-                f"mixed into every later label, and such bi-encoders learn at a rate of {rate:g}. "
-                f"Set anchor=0 to learn from what the cycles make alone, at the rate of all"
-            )
-    return config.model_copy(update={"members": tuple(members), "anchor": anchor}), notes
+    resolved = config.model_copy(update={"members": tuple(members)})
+    return _with_care(resolved, notes) if config.anchor is None else (resolved, notes)
+
+
+def _with_care(config: RunConfig, notes: list[str]) -> tuple[RunConfig, list[str]]:
+    """Choose the anchor: for starts that may know labels one that holds them, and small steps for themselves."""
+    strong = [str(member.name) for member in config.members if member.supervised]
+    if not strong:
+        return config.model_copy(update={"anchor": 0.0}), notes
+    rate = min(config.bi.learning_rate, SMALL_STEPS)
+    members = tuple(
+        member.model_copy(update={"learning_rate": member.learning_rate or rate}) if member.supervised else member
+        for member in config.members
+    )
+    note = (
+        f"{' and '.join(strong)} may have been trained on labels, so {ANCHOR:g} of the starts' own scores are "
+        f"mixed into every later label, and such bi-encoders learn at a rate of {rate:g} unless they have their own. "
+        f"Set anchor=0 to learn from what the cycles make alone, at the rate of all"
+    )
+    return config.model_copy(update={"members": members, "anchor": ANCHOR}), [*notes, note]
 
 
 def assemble(config: RunConfig) -> Team:
