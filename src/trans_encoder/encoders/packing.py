@@ -12,6 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers.activations import GELUActivation
+
+from trans_encoder.encoders.products import product
 
 _FAMILIES = {"bert", "roberta", "xlm-roberta", "camembert", "electra"}
 """Types of models whose inputs are words, types and positions, and nothing else."""
@@ -57,8 +60,13 @@ def can_be_packed(model: Any) -> bool:
     if body is None or body.config.model_type not in _FAMILIES or len(layers) != body.config.num_hidden_layers:
         return False
     for layer in layers:
-        attention = layer.attention.self
-        attention.forward = partial(_attention, attention, attention.forward)
+        for module, forward in (
+            (layer.attention.self, _attention),
+            (layer.attention.output.dense, _dense),
+            (layer.intermediate, _intermediate),
+            (layer.output.dense, _dense),
+        ):
+            module.forward = partial(forward, module, module.forward)
     body.forward = partial(_body, body, body.forward)
     return True
 
@@ -66,7 +74,7 @@ def can_be_packed(model: Any) -> bool:
 def _body(body: Any, whole: Any, input_ids: Tensor, attention_mask: Tensor | None = None, **given: Any) -> Any:
     """Do the pass of a body on packed tokens; tokens leave it where they were, with zeros for the padding."""
     mask = attention_mask.bool() if attention_mask is not None and _packing.wanted else None
-    if mask is None or mask.all() or (mask[:, 1:] & ~mask[:, :-1]).any():  # the last: padding on the left
+    if mask is None or (mask[:, 1:] & ~mask[:, :-1]).any():  # the last: padding on the left
         return whole(input_ids=input_ids, attention_mask=attention_mask, **given)
     types = given.pop("token_type_ids", None)
     given.pop("position_ids", None)
@@ -95,29 +103,49 @@ def _attention(attention: Any, whole: Any, hidden: Tensor, *given: Any, **named:
     """Attend within each input of a packed row."""
     if _packing.runs is None:
         return whole(hidden, *given, **named)  # type: ignore[no-any-return]
-    return attend_packed(attention, hidden[0], hidden[0], runs=_packing.runs)[None], None
+    tokens = hidden[0]
+    return attend_packed(attention, tokens, tokens, runs=_packing.runs)[None], None
+
+
+def _dense(layer: nn.Linear, whole: Any, hidden: Tensor) -> Tensor:
+    return whole(hidden) if _packing.runs is None else product(hidden, layer)
+
+
+def _intermediate(intermediate: Any, whole: Any, hidden: Tensor) -> Tensor:
+    if _packing.runs is None:
+        return whole(hidden)  # type: ignore[no-any-return]
+    activation = intermediate.intermediate_act_fn
+    if isinstance(activation, GELUActivation):
+        return product(hidden, intermediate.dense, gelu=True)
+    return activation(product(hidden, intermediate.dense))  # type: ignore[no-any-return]
 
 
 def attend_packed(attention: Any, queries: Tensor, tokens: Tensor, *, runs: Runs) -> Tensor:
     """Let one query of each input, or all tokens, attend to the tokens of their own input; return the joined heads."""
-    one_each = len(queries) == sum(count for count, _ in runs)
-    key, value = (
-        projected.unflatten(-1, (attention.num_attention_heads, -1)).split([count * length for count, length in runs])
-        for projected in (attention.key(tokens), attention.value(tokens))
-    )
-    query = attention.query(queries).unflatten(-1, (attention.num_attention_heads, -1))
-    query = query.split([count * (1 if one_each else length) for count, length in runs])
+    if queries is tokens:
+        projected = product(tokens, attention.query, attention.key, attention.value)
+        query, key, value = _heads(projected, attention, parts=3, sizes=runs)
+    else:
+        one_each = [(count, 1) for count, _ in runs]
+        (query,) = _heads(product(queries, attention.query), attention, parts=1, sizes=one_each)
+        key, value = _heads(product(tokens, attention.key, attention.value), attention, parts=2, sizes=runs)
     context = [
         functional.scaled_dot_product_attention(
-            *(part.unflatten(0, (count, -1)).transpose(1, 2) for part in parts),  # type: ignore[misc]
-            dropout_p=attention.dropout.p if attention.training else 0.0,
-            scale=attention.scaling,
+            *run, dropout_p=attention.dropout.p if attention.training else 0.0, scale=attention.scaling
         )
         .transpose(1, 2)
         .flatten(0, 1)
-        for (count, _), *parts in zip(runs, query, key, value, strict=True)
+        for run in zip(query, key, value, strict=True)
     ]
     return torch.cat(context).flatten(-2)
+
+
+def _heads(projected: Tensor, attention: Any, *, parts: int, sizes: Runs) -> list[list[Tensor]]:
+    """Cut rows of projections side by side into those of each part and run: inputs, heads, tokens, width of a head."""
+    rows = projected.unflatten(-1, (parts, attention.num_attention_heads, -1))
+    runs = rows.split([count * length for count, length in sizes])
+    cut = [run.view(*size, *run.shape[1:]).permute(2, 0, 3, 1, 4) for run, size in zip(runs, sizes, strict=True)]
+    return [list(part) for part in zip(*cut, strict=True)]
 
 
 def bert_like_layers(model: nn.Module) -> list[Any]:

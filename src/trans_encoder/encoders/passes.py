@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from trans_encoder.encoders.batching import Inputs, split_by_length
 from trans_encoder.encoders.packing import can_be_packed, packed
+from trans_encoder.encoders.products import Packs, frozen
 from trans_encoder.encoders.tokens import Integers
 
 T = TypeVar("T")
@@ -26,7 +27,7 @@ Forward = Callable[[nn.Module, Inputs], Tensor]
 
 _MOST = 4
 """Passes at a time: more would make a batch's groups too small. Further cores work within each pass."""
-_WORTH_A_THREAD = 512
+_WORTH_A_THREAD = 256
 """Tokens of a packed pass that is worth a thread of its own."""
 _TOKENS_EACH = 1024
 """Tokens of a packed pass where there are many: the activations of more leave the cache."""
@@ -79,10 +80,11 @@ class Passes:
 
     def predict(self, batches: Iterable[T], inputs: Callable[[T], Inputs]) -> Iterator[tuple[T, Tensor]]:
         """Yield each batch with what the model says of its inputs, in order, without gradients."""
+        packs: Packs = {}
 
         def predicted(batch: T) -> tuple[T, Tensor]:
-            # The mode belongs to a thread, so each must be told.
-            with torch.inference_mode():
+            # The modes belong to a thread, so each must be told.
+            with torch.inference_mode(), frozen(packs):
                 return batch, self._pass(self._model, inputs(batch)).float().cpu()
 
         count = 1 if torch.is_autocast_enabled("cpu") else _workers(self._model)
