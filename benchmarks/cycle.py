@@ -197,22 +197,26 @@ def main() -> None:
 
     task = load_task("sts", data_dir=arguments.data_dir)
     pairs, dev = task.pairs.sample(arguments.pairs, seed=0), task.dev.pairs
-    rate = matmul_rate()
-    runs = [run_cycle(arguments, pairs, dev, seed=seed, flip=bool(seed % 2)) for seed in range(arguments.seeds)]
-    rate = max(rate, matmul_rate())
-    result = summarise(runs, useful_work(arguments, pairs), rate) | {
-        "model": Path(arguments.model).name,
-        "pairs": arguments.pairs,
-        "bi_epochs": arguments.bi_epochs,
-        "seeds": arguments.seeds,
-        "threads": torch.get_num_threads(),
-        "growth": growth(arguments, task.pairs) if arguments.growth else {},
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
-        "runs": runs,
-    }
-    arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    plot(result, arguments.json.with_suffix(".svg"))
-    show(result)
+    work, rate = useful_work(arguments, pairs), matmul_rate()
+    grown = growth(arguments, task.pairs) if arguments.growth else {}
+    runs: list[dict[str, Any]] = []
+    for seed in range(arguments.seeds):
+        runs.append(run_cycle(arguments, pairs, dev, seed=seed, flip=bool(seed % 2)))
+        rate = max(rate, matmul_rate())
+        result = summarise(runs, work, rate) | {
+            "model": Path(arguments.model).name,
+            "pairs": arguments.pairs,
+            "bi_epochs": arguments.bi_epochs,
+            "seeds": len(runs),
+            "threads": torch.get_num_threads(),
+            "growth": grown,
+            "versions": {"python": platform.python_version(), "torch": torch.__version__},
+            "runs": runs,
+        }
+        # Written after each seed: what was measured is not lost if the rest is not waited for.
+        arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        plot(result, arguments.json.with_suffix(".svg"))
+        show(result)
 
 
 if __name__ == "__main__":

@@ -142,8 +142,8 @@ def attend_packed(attention: Any, queries: Tensor, tokens: Tensor, *, runs: Runs
 
 def _heads(projected: Tensor, attention: Any, *, parts: int, sizes: Runs) -> list[list[Tensor]]:
     """Cut rows of projections side by side into those of each part and run: inputs, heads, tokens, width of a head."""
-    rows = projected.unflatten(-1, (parts, attention.num_attention_heads, -1))
-    runs = rows.split([count * length for count, length in sizes])
+    rows = projected.view(len(projected), parts, attention.num_attention_heads, -1)
+    runs = torch.split(rows, [count * length for count, length in sizes])
     cut = [run.view(*size, *run.shape[1:]).permute(2, 0, 3, 1, 4) for run, size in zip(runs, sizes, strict=True)]
     return [list(part) for part in zip(*cut, strict=True)]
 

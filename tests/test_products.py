@@ -1,0 +1,75 @@
+"""Products by oneDNN, and with packed weights, give what torch's own give."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from trans_encoder.encoders import BiEncoder, CrossEncoder, products
+from trans_encoder.encoders.products import frozen, product
+
+pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
+CPUS = ("AVX512", "AVX2", "")
+
+
+@pytest.fixture(params=CPUS)
+def cpu(request, monkeypatch):
+    monkeypatch.setattr(products, "_capability", lambda: request.param)
+    return request.param
+
+
+def layers_of(count):
+    torch.manual_seed(0)
+    return [nn.Linear(24, 8 * (place + 1)) for place in range(count)]
+
+
+def plain(inputs, layers, *, gelu):
+    outputs = torch.cat([functional.linear(inputs, layer.weight, layer.bias) for layer in layers], dim=-1)
+    return functional.gelu(outputs) if gelu else outputs
+
+
+@pytest.mark.parametrize("gelu", [False, True])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("shape", [(5, 24), (1, 5, 24)])
+def test_a_product_and_its_gradients_are_those_of_the_layers(cpu, shape, count, gelu):
+    layers, inputs = layers_of(count), torch.randn(shape, requires_grad=True)
+    learnt = [inputs, *(weight for layer in layers for weight in layer.parameters())]
+    outputs = [
+        way(inputs, layers) for way in (lambda x, ls: product(x, *ls, gelu=gelu), lambda x, ls: plain(x, ls, gelu=gelu))
+    ]
+    torch.testing.assert_close(*outputs)
+    gradients = [torch.autograd.grad(output.square().sum(), learnt) for output in outputs]
+    for found, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("gelu", [False, True])
+@pytest.mark.parametrize("rows", [1, 7, 2000])
+def test_packed_weights_give_the_same_for_any_number_of_rows(cpu, rows, gelu):
+    layers, inputs, packs = layers_of(2), torch.randn(rows, 24), {}
+    with torch.inference_mode(), frozen(packs):
+        found = [product(inputs, *layers, gelu=gelu) for _ in range(2)]
+    assert len(packs) == bool(cpu)
+    for outputs in found:
+        torch.testing.assert_close(outputs, plain(inputs, layers, gelu=gelu), atol=1e-6, rtol=1e-5)
+
+
+def test_products_in_half_precision_are_left_to_torch(cpu):
+    (layer,), inputs = layers_of(1), torch.randn(3, 24)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert product(inputs, layer).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("kind", [BiEncoder, CrossEncoder])
+def test_a_model_that_has_learnt_is_packed_anew(kind, bert, dev, monkeypatch):
+    encoder = kind.load(bert, max_tokens=32)
+    before = encoder.score(dev)
+    with torch.no_grad():
+        for name, weight in encoder.model.named_parameters():
+            if "layer." in name:
+                weight.mul_(10)
+    after = encoder.score(dev)
+    assert np.abs(after - before).max() > 1e-3
+    monkeypatch.setattr(products, "_capability", lambda: "")
+    np.testing.assert_allclose(after, encoder.score(dev), atol=1e-5)
