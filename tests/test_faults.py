@@ -72,6 +72,15 @@ def test_a_report_of_a_damaged_run_names_the_file(lab, tmp_path, name):
         (run / name).write_bytes(whole)
 
 
+@pytest.mark.parametrize("damaged", [b'"second3": ', b'"seconds": [], "other": '])
+def test_a_report_names_a_manifest_that_does_not_say_what_a_stage_took(lab, tmp_path, damaged):
+    run = lab.copy(tmp_path / "run")
+    content = (run / "manifest.json").read_bytes()
+    (run / "manifest.json").write_bytes(content.replace(b'"seconds": ', damaged, 1))
+    ended = forked(lambda: write_report([run]))
+    assert ended.code == 1 and "manifest.json" in ended.error, ended
+
+
 def test_what_is_not_survived_is_noticed(lab, root, monkeypatch):
     monkeypatch.setattr(manifest, "_is_whole", lambda *_: True)
     fault = altered("cycle-1/bert/bi/model.safetensors", how="flipped", seed=0)

@@ -311,7 +311,8 @@ def damaged_files(run: Path, stages: Mapping[str, Any]) -> list[str]:
     """Return the files of stages that are not as they were made; the manifest itself if its entries cannot be read."""
     try:
         files = {file: known for entry in stages.values() for file, known in entry["files"].items()}
-        return [file for file, known in files.items() if not _is_whole(run / file, known)]
+        readable = all(isinstance(entry["seconds"], int | float) for entry in stages.values())
+        return [file for file, known in files.items() if not _is_whole(run / file, known)] if readable else [MANIFEST]
     except (LookupError, TypeError, AttributeError, ValueError):
         return [MANIFEST]
 
