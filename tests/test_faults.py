@@ -78,7 +78,8 @@ def test_a_report_names_a_manifest_that_does_not_say_what_a_stage_took(lab, tmp_
     content = (run / "manifest.json").read_bytes()
     (run / "manifest.json").write_bytes(content.replace(b'"seconds": ', damaged, 1))
     ended = forked(lambda: write_report([run]))
-    assert ended.code == 1 and "manifest.json" in ended.error, ended
+    assert ended.code == 1, ended
+    assert "manifest.json" in ended.error
 
 
 def test_what_is_not_survived_is_noticed(lab, root, monkeypatch):
