@@ -169,6 +169,13 @@ def plot(result: dict[str, Any], path: Path) -> None:
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set(xlabel="times as fast as published", title=f"{result['model']}, {result['pairs']:,} pairs")
     figure.savefig(path)
+    plt.close(figure)
+
+
+def write(result: dict[str, Any], path: Path) -> None:
+    """Write the numbers and, beside them, the plot."""
+    path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    plot(result, path.with_suffix(".svg"))
 
 
 def show(result: dict[str, Any]) -> None:
@@ -178,7 +185,9 @@ def show(result: dict[str, Any]) -> None:
         table.add_row(stage, *(str(value) for value in entry.values()))
     table.add_row("whole cycle", str(result["cycle_ratio"]))
     Console().print(table)
-    Console().print({name: result[name] for name in ("dev_score", "peak_memory_bytes", "matmul_gflops", "growth")})
+    Console().print(
+        {name: result[name] for name in ("dev_score", "peak_memory_bytes", "matmul_gflops", "growth") if name in result}
+    )
 
 
 def main() -> None:
@@ -198,7 +207,6 @@ def main() -> None:
     task = load_task("sts", data_dir=arguments.data_dir)
     pairs, dev = task.pairs.sample(arguments.pairs, seed=0), task.dev.pairs
     work, rate = useful_work(arguments, pairs), matmul_rate()
-    grown = growth(arguments, task.pairs) if arguments.growth else {}
     runs: list[dict[str, Any]] = []
     for seed in range(arguments.seeds):
         runs.append(run_cycle(arguments, pairs, dev, seed=seed, flip=bool(seed % 2)))
@@ -209,14 +217,15 @@ def main() -> None:
             "bi_epochs": arguments.bi_epochs,
             "seeds": len(runs),
             "threads": torch.get_num_threads(),
-            "growth": grown,
             "versions": {"python": platform.python_version(), "torch": torch.__version__},
             "runs": runs,
         }
-        # Written after each seed: what was measured is not lost if the rest is not waited for.
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-        plot(result, arguments.json.with_suffix(".svg"))
-        show(result)
+        # After each seed: what was measured is not lost if the rest is not waited for.
+        write(result, arguments.json)
+    if arguments.growth:
+        result["growth"] = growth(arguments, task.pairs)
+        write(result, arguments.json)
+    show(result)
 
 
 if __name__ == "__main__":

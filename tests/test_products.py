@@ -1,5 +1,7 @@
 """Products by oneDNN, and with packed weights, give what torch's own give."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -7,15 +9,17 @@ from torch import nn
 from torch.nn import functional
 
 from trans_encoder.encoders import BiEncoder, CrossEncoder, products
-from trans_encoder.encoders.products import frozen, product
+from trans_encoder.encoders.packing import can_be_packed
+from trans_encoder.encoders.products import ROWS_STEP, frozen, product
 
-pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
-CPUS = ("AVX512", "AVX2", "")
+HAS_IT = torch.backends.mkldnn.is_available()
 
 
-@pytest.fixture(params=CPUS)
+@pytest.fixture(params=["AVX512", "AVX2", ""] if HAS_IT else [""])
 def cpu(request, monkeypatch):
+    """What the CPU can do, with no product too small for it."""
     monkeypatch.setattr(products, "_capability", lambda: request.param)
+    monkeypatch.setattr(products, "_FEWEST_ROWS", 1)
     return request.param
 
 
@@ -31,7 +35,7 @@ def plain(inputs, layers, *, gelu):
 
 @pytest.mark.parametrize("gelu", [False, True])
 @pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("shape", [(5, 24), (1, 5, 24)])
+@pytest.mark.parametrize("shape", [(16, 24), (1, 32, 24), (2, 8, 24), (5, 24)])
 def test_a_product_and_its_gradients_are_those_of_the_layers(cpu, shape, count, gelu):
     layers, inputs = layers_of(count), torch.randn(shape, requires_grad=True)
     learnt = [inputs, *(weight for layer in layers for weight in layer.parameters())]
@@ -45,24 +49,25 @@ def test_a_product_and_its_gradients_are_those_of_the_layers(cpu, shape, count, 
 
 
 @pytest.mark.parametrize("gelu", [False, True])
-@pytest.mark.parametrize("rows", [1, 7, 2000])
-def test_packed_weights_give_the_same_for_any_number_of_rows(cpu, rows, gelu):
-    layers, inputs, packs = layers_of(2), torch.randn(rows, 24), {}
-    with torch.inference_mode(), frozen(packs):
+@pytest.mark.parametrize("rows", [7, 16, 2000])
+def test_frozen_weights_give_the_same_for_any_number_of_rows(cpu, rows, gelu):
+    layers, inputs, layouts = layers_of(2), torch.randn(rows, 24), {}
+    with torch.inference_mode(), frozen(layouts):
         found = [product(inputs, *layers, gelu=gelu) for _ in range(2)]
-    assert len(packs) == bool(cpu)
+    assert len(layouts) == (bool(cpu) and rows % ROWS_STEP == 0)
     for outputs in found:
         torch.testing.assert_close(outputs, plain(inputs, layers, gelu=gelu), atol=1e-6, rtol=1e-5)
 
 
 def test_products_in_half_precision_are_left_to_torch(cpu):
-    (layer,), inputs = layers_of(1), torch.randn(3, 24)
+    (layer,), inputs = layers_of(1), torch.randn(16, 24)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert product(inputs, layer).dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("kind", [BiEncoder, CrossEncoder])
-def test_a_model_that_has_learnt_is_packed_anew(kind, bert, dev, monkeypatch):
+def test_weights_that_have_changed_are_laid_out_anew(kind, bert, dev, monkeypatch):
+    monkeypatch.setattr(products, "_FEWEST_ROWS", 1)
     encoder = kind.load(bert, max_tokens=32)
     before = encoder.score(dev)
     with torch.no_grad():
@@ -73,3 +78,15 @@ def test_a_model_that_has_learnt_is_packed_anew(kind, bert, dev, monkeypatch):
     assert np.abs(after - before).max() > 1e-3
     monkeypatch.setattr(products, "_capability", lambda: "")
     np.testing.assert_allclose(after, encoder.score(dev), atol=1e-5)
+
+
+def test_layers_that_are_more_than_their_weights_are_left_alone(bert, dev):
+    class Adapted(nn.Linear):
+        def forward(self, inputs):
+            return super().forward(inputs) + 1
+
+    encoder = BiEncoder.load(bert, max_tokens=32)
+    attention = encoder.model[0].model.encoder.layer[0].attention.self
+    assert can_be_packed(copy.deepcopy(encoder.model))
+    attention.value.__class__ = Adapted
+    assert not can_be_packed(encoder.model)

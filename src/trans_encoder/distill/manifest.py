@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from hashlib import sha256 as _sha256
+from math import isfinite
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Self
@@ -311,7 +312,10 @@ def damaged_files(run: Path, stages: Mapping[str, Any]) -> list[str]:
     """Return the files of stages that are not as they were made; the manifest itself if its entries cannot be read."""
     try:
         files = {file: known for entry in stages.values() for file, known in entry["files"].items()}
-        readable = all(isinstance(entry["seconds"], int | float) for entry in stages.values())
+        readable = all(
+            isfinite(entry["seconds"]) and isinstance(entry.get("peak_memory_bytes"), int | None)
+            for entry in stages.values()
+        )
         return [file for file, known in files.items() if not _is_whole(run / file, known)] if readable else [MANIFEST]
     except (LookupError, TypeError, AttributeError, ValueError):
         return [MANIFEST]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers.activations import GELUActivation
 
-from trans_encoder.encoders.products import product
+from trans_encoder.encoders.products import ROWS_STEP, product
 
 _FAMILIES = {"bert", "roberta", "xlm-roberta", "camembert", "electra"}
 """Types of models whose inputs are words, types and positions, and nothing else."""
@@ -59,6 +59,8 @@ def can_be_packed(model: Any) -> bool:
     layers = bert_like_layers(model)
     if body is None or body.config.model_type not in _FAMILIES or len(layers) != body.config.num_hidden_layers:
         return False
+    if not all(_is_plain(layer) for layer in layers):
+        return False
     for layer in layers:
         for module, forward in (
             (layer.attention.self, _attention),
@@ -82,19 +84,31 @@ def _body(body: Any, whole: Any, input_ids: Tensor, attention_mask: Tensor | Non
     positions = torch.arange(first, first + mask.shape[1]).expand(mask.shape)
     lengths, counts = torch.unique_consecutive(mask.sum(dim=1), return_counts=True)
     _packing.runs = list(zip(counts.tolist(), lengths.tolist(), strict=True))
+    places = mask.flatten().nonzero().squeeze(1)
+    filling = -len(places) % ROWS_STEP
+    if filling:
+        _packing.runs.append((1, filling))
+
+    def row(tokens: Tensor) -> Tensor:
+        """Put the tokens side by side; one more input, which nobody reads, makes their number round."""
+        return torch.cat([tokens[mask], tokens[0, :1].expand(filling)])[None]
+
     try:
         output = whole(
-            input_ids=input_ids[mask][None],
-            token_type_ids=None if types is None else types[mask][None],
-            position_ids=positions[mask][None],
+            input_ids=row(input_ids),
+            token_type_ids=None if types is None else row(types),
+            position_ids=row(positions),
             **given,
         )
     finally:
         _packing.runs = None
     tokens = output.last_hidden_state
-    if len(tokens) == 1 and tokens.shape[1] != 1:
-        places = mask.flatten().nonzero().squeeze(1)
-        grid = tokens.new_zeros(mask.numel(), tokens.shape[-1]).index_copy(0, places, tokens[0])
+    if tokens.shape[1] == 1:  # the first token of each input
+        output.last_hidden_state = tokens[: len(mask)]
+        if output.get("pooler_output") is not None:
+            output.pooler_output = output.pooler_output[: len(mask)]
+    else:
+        grid = tokens.new_zeros(mask.numel(), tokens.shape[-1]).index_copy(0, places, tokens[0, : len(places)])
         output.last_hidden_state = grid.unflatten(0, tuple(mask.shape))
     return output
 
@@ -103,8 +117,17 @@ def _attention(attention: Any, whole: Any, hidden: Tensor, *given: Any, **named:
     """Attend within each input of a packed row."""
     if _packing.runs is None:
         return whole(hidden, *given, **named)  # type: ignore[no-any-return]
-    tokens = hidden[0]
-    return attend_packed(attention, tokens, tokens, runs=_packing.runs)[None], None
+    return attend_packed(attention, hidden[0], runs=_packing.runs)[None], None
+
+
+def _is_plain(layer: Any) -> bool:
+    """Tell whether a layer's products are those of its weights and biases: no adapters, nothing quantised."""
+    attention = layer.attention.self
+    linears = (attention.query, attention.key, attention.value, layer.attention.output.dense)
+    return all(
+        type(linear) is nn.Linear and linear.bias is not None
+        for linear in (*linears, layer.intermediate.dense, layer.output.dense)
+    )
 
 
 def _dense(layer: nn.Linear, whole: Any, hidden: Tensor) -> Tensor:
@@ -120,9 +143,9 @@ def _intermediate(intermediate: Any, whole: Any, hidden: Tensor) -> Tensor:
     return activation(product(hidden, intermediate.dense))  # type: ignore[no-any-return]
 
 
-def attend_packed(attention: Any, queries: Tensor, tokens: Tensor, *, runs: Runs) -> Tensor:
-    """Let one query of each input, or all tokens, attend to the tokens of their own input; return the joined heads."""
-    if queries is tokens:
+def attend_packed(attention: Any, tokens: Tensor, *, runs: Runs, queries: Tensor | None = None) -> Tensor:
+    """Let all tokens, or one query of each input, attend to the tokens of their own input; return the joined heads."""
+    if queries is None:
         projected = product(tokens, attention.query, attention.key, attention.value)
         query, key, value = _heads(projected, attention, parts=3, sizes=runs)
     else:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from trans_encoder.encoders.batching import Inputs, split_by_length
 from trans_encoder.encoders.packing import can_be_packed, packed
-from trans_encoder.encoders.products import Packs, frozen
+from trans_encoder.encoders.products import Layouts, frozen
 from trans_encoder.encoders.tokens import Integers
 
 T = TypeVar("T")
@@ -80,11 +80,11 @@ class Passes:
 
     def predict(self, batches: Iterable[T], inputs: Callable[[T], Inputs]) -> Iterator[tuple[T, Tensor]]:
         """Yield each batch with what the model says of its inputs, in order, without gradients."""
-        packs: Packs = {}
+        layouts: Layouts = {}
 
         def predicted(batch: T) -> tuple[T, Tensor]:
             # The modes belong to a thread, so each must be told.
-            with torch.inference_mode(), frozen(packs):
+            with torch.inference_mode(), frozen(layouts):
                 return batch, self._pass(self._model, inputs(batch)).float().cpu()
 
         count = 1 if torch.is_autocast_enabled("cpu") else _workers(self._model)

@@ -1,7 +1,7 @@
-"""The matrix products of linear layers on a CPU: oneDNN's, with weights that are packed once while they are frozen.
+"""The matrix products of linear layers on a CPU: oneDNN's, with weights that are laid out once while they are frozen.
 
-torch takes its products from MKL, which packs the weights anew for each of them. oneDNN's are up to a tenth faster, but
-torch has them for its own compiler only, without gradients; hence the function below.
+torch takes its products from MKL, which lays out the weights anew for each of them. oneDNN's are up to a tenth faster
+(docs/log.md says where), but torch has them for its own compiler only, without gradients: those are in `_Product`.
 """
 
 import threading
@@ -12,47 +12,62 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-Packs = dict[tuple[nn.Linear, ...], tuple[Tensor, Tensor]]
-"""Packed weights and biases of layers, each put in when it is first used."""
+Layouts = dict[tuple[nn.Linear, ...], tuple[Tensor, Tensor]]
+"""The weights of layers as oneDNN wants them, and their biases; each is put in when it is first used."""
 
-_ROWS = 1024
-"""How many rows packed weights are laid out for; other numbers give the same."""
+ROWS_STEP = 16
+"""oneDNN makes a kernel for each new number of rows, which takes as long as a small product: so few are used."""
+_FEWEST_ROWS = 256
+"""Products of fewer rows are not worth a kernel, nor a new layout of the weights."""
 
 
 class _Freezing(threading.local):
-    packs: Packs | None = None
+    layouts: Layouts | None = None
 
 
 _freezing = _Freezing()
 
 
 @contextmanager
-def frozen(packs: Packs) -> Iterator[None]:
-    """Use these packed weights for this thread's products inside this block; threads may share them.
+def frozen(layouts: Layouts) -> Iterator[None]:
+    """Lay out weights once for all of this thread's products inside this block; threads may share the layouts.
 
-    No weight may change while its pack is in use, and nothing inside the block has gradients.
+    No weight may change while its layout is in use, and nothing inside the block has gradients.
     """
-    before, _freezing.packs = _freezing.packs, packs
+    before, _freezing.layouts = _freezing.layouts, layouts
     try:
         yield
     finally:
-        _freezing.packs = before
+        _freezing.layouts = before
 
 
 def product(inputs: Tensor, *layers: nn.Linear, gelu: bool = False) -> Tensor:
     """Return what linear layers make of the same inputs, side by side, as one product; if asked, its GELU."""
-    if not _capability() or torch.is_autocast_enabled("cpu"):
-        outputs = functional.linear(inputs, *_joined(layers))
-    elif _freezing.packs is not None:
+    if not _suits(inputs):
+        outputs = functional.linear(inputs, *_joined(_weights(layers)))
+    elif _freezing.layouts is not None:
         fused = gelu and _capability() == "AVX512"  # with AVX2, oneDNN's GELU is slower than torch's
-        outputs = _linear(inputs, *_packed(layers, _freezing.packs), then="gelu" if fused else "none")
+        outputs = _linear(inputs, *_laid_out(layers, _freezing.layouts), then="gelu" if fused else "none")
         gelu = gelu and not fused
     else:
-        rows: Tensor = _Product.apply(inputs.flatten(0, -2), *_joined(layers))  # type: ignore[no-untyped-call]
+        rows: Tensor = _Product.apply(inputs.flatten(0, -2), *_weights(layers))  # type: ignore[no-untyped-call]
         outputs = rows.view(*inputs.shape[:-1], -1)
     return functional.gelu(outputs) if gelu else outputs
+
+
+def _suits(inputs: Tensor) -> bool:
+    """Tell whether oneDNN is the faster way for a product with these inputs."""
+    rows = inputs.shape[:-1].numel()
+    return (
+        rows >= _FEWEST_ROWS
+        and rows % ROWS_STEP == 0
+        and inputs.dtype == torch.float32
+        and not torch.is_autocast_enabled("cpu")
+        and bool(_capability())
+    )
 
 
 @cache
@@ -63,17 +78,24 @@ def _capability() -> str:
     return capability if known and capability in ("AVX2", "AVX512") else ""
 
 
-def _joined(layers: Sequence[nn.Linear]) -> tuple[Tensor, Tensor]:
-    if len(layers) == 1:
-        return layers[0].weight, layers[0].bias
-    return torch.cat([layer.weight for layer in layers]), torch.cat([layer.bias for layer in layers])
+def _weights(layers: Sequence[nn.Linear]) -> list[Tensor]:
+    """Return the layers' weights and then their biases."""
+    return [layer.weight for layer in layers] + [layer.bias for layer in layers]
 
 
-def _packed(layers: tuple[nn.Linear, ...], packs: Packs) -> tuple[Tensor, Tensor]:
-    if layers not in packs:
-        weight, bias = _joined(layers)
-        packs[layers] = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), _ROWS), bias.detach()
-    return packs[layers]
+def _joined(weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Make one weight and one bias of the weights and the biases that follow them."""
+    if len(weights) == 2:
+        return weights[0], weights[1]
+    half = len(weights) // 2
+    return torch.cat(tuple(weights[:half])), torch.cat(tuple(weights[half:]))
+
+
+def _laid_out(layers: tuple[nn.Linear, ...], layouts: Layouts) -> tuple[Tensor, Tensor]:
+    if layers not in layouts:
+        weight, bias = _joined(_weights(layers))
+        layouts[layers] = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), 1024), bias.detach()
+    return layouts[layers]
 
 
 def _linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None, *, then: str = "none") -> Tensor:
@@ -82,14 +104,20 @@ def _linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None, *, then:
 
 
 class _Product(torch.autograd.Function):
-    """`functional.linear` of rows, by oneDNN but for the weights' gradient, at which MKL is as fast."""
+    """`functional.linear` of rows and several layers, by oneDNN but for the weights' gradients: MKL's are as fast."""
 
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        ctx.save_for_backward(inputs, weight)
-        return _linear(inputs, weight, bias)
+    def forward(ctx: Any, inputs: Tensor, *weights: Tensor) -> Tensor:
+        """Take the layers' weights and then their biases."""
+        ctx.save_for_backward(inputs, *weights)
+        return _linear(inputs, *_joined(weights))
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        inputs, weight = ctx.saved_tensors
-        return _linear(gradient, weight.t()), gradient.t() @ inputs, gradient.sum(dim=0)
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
+        inputs, *weights = ctx.saved_tensors
+        # Joined anew rather than kept: a copy of many layers' weights would stay until their turn comes.
+        weight, _ = _joined(weights)
+        sizes = [len(part) for part in weights[: len(weights) // 2]]
+        of_weights, of_biases = gradient.t() @ inputs, gradient.sum(dim=0)
+        return _linear(gradient, weight.t()), *torch.split(of_weights, sizes), *torch.split(of_biases, sizes)

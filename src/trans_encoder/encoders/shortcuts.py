@@ -31,7 +31,7 @@ def _first_token(layer: Any, hidden: Tensor, attention_mask: Tensor | None = Non
     if runs is not None:
         lengths = torch.tensor([length for count, length in runs for _ in range(count)])
         first = hidden[0].index_select(0, lengths.cumsum(0) - lengths)[:, None]
-        context = attend_packed(attention, first[:, 0], hidden[0], runs=runs)[:, None]
+        context = attend_packed(attention, hidden[0], runs=runs, queries=first[:, 0])[:, None]
     else:
         first = hidden[:, :1]
         query, key, value = (
