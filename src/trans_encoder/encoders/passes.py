@@ -27,7 +27,7 @@ Forward = Callable[[nn.Module, Inputs], Tensor]
 
 _MOST = 4
 """Passes at a time: more would make a batch's groups too small. Further cores work within each pass."""
-_WORTH_A_THREAD = 256
+_WORTH_A_THREAD = 384
 """Tokens of a packed pass that is worth a thread of its own."""
 _TOKENS_EACH = 1024
 """Tokens of a packed pass where there are many: the activations of more leave the cache."""
