@@ -43,6 +43,7 @@ class Passes:
         self._model, self._forward = model, forward
         self._packed = can_be_packed(model)
         self._replicas: list[nn.Module] = [model]
+        self._weights: list[tuple[nn.Parameter, ...]] = []
         self._pool: ThreadPoolExecutor | None = None
 
     def split(self, lengths: Integers) -> list[NDArray[np.intp]]:
@@ -66,10 +67,13 @@ class Passes:
             return
         with _threads(count) as self._pool:
             self._replicas = [self._model, *(_replica(self._model) for _ in range(count - 1))]
+            # By size: threads that take turns have as much to add.
+            weights = zip(*(replica.parameters() for replica in self._replicas), strict=True)
+            self._weights = sorted(weights, key=lambda same: same[0].numel())
             try:
                 yield
             finally:
-                self._replicas, self._pool = [self._model], None
+                self._replicas, self._weights, self._pool = [self._model], [], None
 
     def __call__(self, groups: Sequence[Inputs]) -> Tensor:
         """Return what the model says of all groups, with gradients."""
@@ -116,19 +120,22 @@ class Passes:
         return outputs
 
     def backward(self, groups: Sequence[Inputs], outputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
-        """Find the gradients of each thread's model, and add them up in the first."""
+        """Find the gradients of each thread's model, and add them up in the first, each weight's in one order."""
 
         def work(thread: int) -> None:
             mine = _share(groups, thread=thread, threads=len(self._replicas))
             if mine:
                 torch.autograd.backward([outputs[place] for place in mine], [gradients[place] for place in mine])
 
+        def add(thread: int) -> None:
+            for weight, *others in self._weights[thread :: len(self._replicas)]:
+                for other in others:
+                    if other.grad is not None:
+                        weight.grad = other.grad if weight.grad is None else weight.grad.add_(other.grad)
+                        other.grad = None
+
         self._together(work)
-        for replica in self._replicas[1:]:
-            for weight, other in zip(self._model.parameters(), replica.parameters(), strict=True):
-                if other.grad is not None:
-                    weight.grad = other.grad if weight.grad is None else weight.grad.add_(other.grad)
-                    other.grad = None
+        self._together(add)
 
     def _together(self, work: Callable[[int], None]) -> None:
         assert self._pool is not None
