@@ -8,14 +8,18 @@ import torch
 
 from conftest import FAMILIES
 from trans_encoder.config import TrainingPlan
-from trans_encoder.encoders import BiEncoder, CrossEncoder, passes
+from trans_encoder.encoders import BiEncoder, CrossEncoder, passes, products
 from trans_encoder.encoders.loading import set_dropout
 from trans_encoder.encoders.packing import packed, packed_runs
-from trans_encoder.encoders.products import ROWS_STEP
 from trans_encoder.encoders.training import TrainingOptions, train
 
 PACKED = {"bert", "roberta", "electra"}
 ENCODERS = (BiEncoder, CrossEncoder)
+
+
+@pytest.fixture(autouse=True)
+def no_pass_is_too_small(monkeypatch):
+    monkeypatch.setattr(products, "_FEWEST_ROWS", 1)
 
 
 @pytest.fixture
@@ -73,7 +77,8 @@ def test_nothing_is_packed_unless_asked_for_and_nothing_stays_so(bert):
     with packed():
         encoder.model(dict(features))
     encoder.model(dict(features))
-    assert runs == [None, [(1, 3), (1, 4), (1, ROWS_STEP - 7)], None]
+    filling = [(1, products.rows_to_add(7))] if products.rows_to_add(7) else []
+    assert runs == [None, [(1, 3), (1, 4), *filling], None]
 
 
 def test_padding_on_the_left_is_left_as_it_is(bert):

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from trans_encoder.encoders import BiEncoder, CrossEncoder, products
 from trans_encoder.encoders.packing import can_be_packed
-from trans_encoder.encoders.products import ROWS_STEP, frozen, product
+from trans_encoder.encoders.products import frozen, product, rows_to_add
 
 HAS_IT = torch.backends.mkldnn.is_available()
 
@@ -54,9 +54,13 @@ def test_frozen_weights_give_the_same_for_any_number_of_rows(cpu, rows, gelu):
     layers, inputs, layouts = layers_of(2), torch.randn(rows, 24), {}
     with torch.inference_mode(), frozen(layouts):
         found = [product(inputs, *layers, gelu=gelu) for _ in range(2)]
-    assert len(layouts) == (bool(cpu) and rows % ROWS_STEP == 0)
+    assert len(layouts) == (bool(cpu) and rows_to_add(rows) == 0)
     for outputs in found:
         torch.testing.assert_close(outputs, plain(inputs, layers, gelu=gelu), atol=1e-6, rtol=1e-5)
+
+
+def test_few_rows_are_left_as_they_are():
+    assert rows_to_add(2) == 0
 
 
 def test_products_in_half_precision_are_left_to_torch(cpu):

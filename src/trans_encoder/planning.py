@@ -122,7 +122,7 @@ def _stages(member: Member, config: RunConfig, pairs: PairSet, judged_count: int
 
 def _seconds_per_score(encoder: Encoder, pairs: PairSet) -> float:
     sample = _repeated(pairs, _SCORED_PAIRS)
-    encoder.score(sample.take(range(8)))  # the first call pays for everything that is set up once
+    encoder.score(sample.take(range(64)))  # the first call pays for everything that is set up once
     begun = perf_counter()
     encoder.score(sample)
     return (perf_counter() - begun) / len(sample)

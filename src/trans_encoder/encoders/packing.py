@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers.activations import GELUActivation
 
-from trans_encoder.encoders.products import ROWS_STEP, product
+from trans_encoder.encoders.products import product, rows_to_add
 
 _FAMILIES = {"bert", "roberta", "xlm-roberta", "camembert", "electra"}
 """Types of models whose inputs are words, types and positions, and nothing else."""
@@ -85,7 +85,7 @@ def _body(body: Any, whole: Any, input_ids: Tensor, attention_mask: Tensor | Non
     lengths, counts = torch.unique_consecutive(mask.sum(dim=1), return_counts=True)
     _packing.runs = list(zip(counts.tolist(), lengths.tolist(), strict=True))
     places = mask.flatten().nonzero().squeeze(1)
-    filling = -len(places) % ROWS_STEP
+    filling = rows_to_add(len(places))
     if filling:
         _packing.runs.append((1, filling))
 

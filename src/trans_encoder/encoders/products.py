@@ -18,7 +18,7 @@ from torch.nn import functional
 Layouts = dict[tuple[nn.Linear, ...], tuple[Tensor, Tensor]]
 """The weights of layers as oneDNN wants them, and their biases; each is put in when it is first used."""
 
-ROWS_STEP = 16
+_ROWS_STEP = 16
 """oneDNN makes a kernel for each new number of rows, which takes as long as a small product: so few are used."""
 _FEWEST_ROWS = 256
 """Products of fewer rows are not worth a kernel, nor a new layout of the weights."""
@@ -44,6 +44,11 @@ def frozen(layouts: Layouts) -> Iterator[None]:
         _freezing.layouts = before
 
 
+def rows_to_add(rows: int) -> int:
+    """Return how many rows of inputs to add, so that their number is one that oneDNN is used for."""
+    return -rows % _ROWS_STEP if rows >= _FEWEST_ROWS and _capability() else 0
+
+
 def product(inputs: Tensor, *layers: nn.Linear, gelu: bool = False) -> Tensor:
     """Return what linear layers make of the same inputs, side by side, as one product; if asked, its GELU."""
     if not _suits(inputs):
@@ -63,7 +68,7 @@ def _suits(inputs: Tensor) -> bool:
     rows = inputs.shape[:-1].numel()
     return (
         rows >= _FEWEST_ROWS
-        and rows % ROWS_STEP == 0
+        and rows % _ROWS_STEP == 0
         and inputs.dtype == torch.float32
         and not torch.is_autocast_enabled("cpu")
         and bool(_capability())
