@@ -59,7 +59,7 @@ def can_be_packed(model: Any) -> bool:
     layers = bert_like_layers(model)
     if body is None or body.config.model_type not in _FAMILIES or len(layers) != body.config.num_hidden_layers:
         return False
-    if not all(_is_plain(layer) for layer in layers):
+    if not all(is_plain(layer) for layer in layers):
         return False
     for layer in layers:
         for module, forward in (
@@ -108,19 +108,30 @@ def _body(body: Any, whole: Any, input_ids: Tensor, attention_mask: Tensor | Non
         if output.get("pooler_output") is not None:
             output.pooler_output = output.pooler_output[: len(mask)]
     else:
-        grid = tokens.new_zeros(mask.numel(), tokens.shape[-1]).index_copy(0, places, tokens[0, : len(places)])
-        output.last_hidden_state = grid.unflatten(0, tuple(mask.shape))
+        output.last_hidden_state = _placed(tokens[0, : len(places)], places, mask)
     return output
+
+
+def unpacked(tokens: Tensor, runs: Runs) -> tuple[Tensor, Tensor]:
+    """Give each input of a packed row a row of its own, with zeros for the padding; also tell which are tokens."""
+    lengths = torch.tensor([length for count, length in runs for _ in range(count)])
+    mask = torch.arange(int(lengths.max())) < lengths[:, None]
+    return _placed(tokens, mask.flatten().nonzero().squeeze(1), mask), mask
+
+
+def _placed(tokens: Tensor, places: Tensor, mask: Tensor) -> Tensor:
+    grid = tokens.new_zeros(mask.numel(), tokens.shape[-1]).index_copy(0, places, tokens)
+    return grid.unflatten(0, tuple(mask.shape))
 
 
 def _attention(attention: Any, whole: Any, hidden: Tensor, *given: Any, **named: Any) -> tuple[Tensor, None]:
     """Attend within each input of a packed row."""
     if _packing.runs is None:
         return whole(hidden, *given, **named)  # type: ignore[no-any-return]
-    return attend_packed(attention, hidden[0], runs=_packing.runs)[None], None
+    return _attend(attention, hidden[0], _packing.runs)[None], None
 
 
-def _is_plain(layer: Any) -> bool:
+def is_plain(layer: Any) -> bool:
     """Tell whether a layer's products are those of its weights and biases: no adapters, nothing quantised."""
     attention = layer.attention.self
     linears = (attention.query, attention.key, attention.value, layer.attention.output.dense)
@@ -143,32 +154,22 @@ def _intermediate(intermediate: Any, whole: Any, hidden: Tensor) -> Tensor:
     return activation(product(hidden, intermediate.dense))  # type: ignore[no-any-return]
 
 
-def attend_packed(attention: Any, tokens: Tensor, *, runs: Runs, queries: Tensor | None = None) -> Tensor:
-    """Let all tokens, or one query of each input, attend to the tokens of their own input; return the joined heads."""
-    if queries is None:
-        projected = product(tokens, attention.query, attention.key, attention.value)
-        query, key, value = _heads(projected, attention, parts=3, sizes=runs)
-    else:
-        one_each = [(count, 1) for count, _ in runs]
-        (query,) = _heads(product(queries, attention.query), attention, parts=1, sizes=one_each)
-        key, value = _heads(product(tokens, attention.key, attention.value), attention, parts=2, sizes=runs)
+def _attend(attention: Any, tokens: Tensor, runs: Runs) -> Tensor:
+    """Let all tokens attend to the tokens of their own input; return the joined heads."""
+    rows = product(tokens, attention.query, attention.key, attention.value)
+    rows = rows.view(len(rows), 3, attention.num_attention_heads, -1)
+    cut = torch.split(rows, [count * length for count, length in runs])
     context = [
         functional.scaled_dot_product_attention(
-            *run, dropout_p=attention.dropout.p if attention.training else 0.0, scale=attention.scaling
+            *run.view(*size, *run.shape[1:]).permute(2, 0, 3, 1, 4),  # inputs, heads, tokens, width of a head
+            dropout_p=attention.dropout.p if attention.training else 0.0,
+            scale=attention.scaling,
         )
         .transpose(1, 2)
         .flatten(0, 1)
-        for run in zip(query, key, value, strict=True)
+        for run, size in zip(cut, runs, strict=True)
     ]
     return torch.cat(context).flatten(-2)
-
-
-def _heads(projected: Tensor, attention: Any, *, parts: int, sizes: Runs) -> list[list[Tensor]]:
-    """Cut rows of projections side by side into those of each part and run: inputs, heads, tokens, width of a head."""
-    rows = projected.view(len(projected), parts, attention.num_attention_heads, -1)
-    runs = torch.split(rows, [count * length for count, length in sizes])
-    cut = [run.view(*size, *run.shape[1:]).permute(2, 0, 3, 1, 4) for run, size in zip(runs, sizes, strict=True)]
-    return [list(part) for part in zip(*cut, strict=True)]
 
 
 def bert_like_layers(model: nn.Module) -> list[Any]:

