@@ -33,7 +33,7 @@ def test_the_last_layer_computes_only_what_is_read(family, tiny_model, dev):
     plain = gradients(whole)
     for name, gradient in gradients(encoder.model).items():
         if plain[name] is not None:
-            # A key's bias adds the same to all scores of a query: its gradient is nothing but rounding, if there is one.
+            # A key's bias adds the same to all scores of a query: its gradient, if any, is nothing but rounding.
             gradient = torch.zeros_like(plain[name]) if gradient is None and "key.bias" in name else gradient
             torch.testing.assert_close(gradient, plain[name], atol=1e-6, rtol=1e-4, msg=name)
 
