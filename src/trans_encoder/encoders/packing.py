@@ -121,7 +121,7 @@ def unpacked(tokens: Tensor, runs: Runs) -> tuple[Tensor, Tensor]:
 
 def _placed(tokens: Tensor, places: Tensor, mask: Tensor) -> Tensor:
     grid = tokens.new_zeros(mask.numel(), tokens.shape[-1]).index_copy(0, places, tokens)
-    return grid.unflatten(0, tuple(mask.shape))
+    return grid.view(*mask.shape, -1)
 
 
 def _attention(attention: Any, whole: Any, hidden: Tensor, *given: Any, **named: Any) -> tuple[Tensor, None]:
@@ -159,17 +159,17 @@ def _attend(attention: Any, tokens: Tensor, runs: Runs) -> Tensor:
     rows = product(tokens, attention.query, attention.key, attention.value)
     rows = rows.view(len(rows), 3, attention.num_attention_heads, -1)
     cut = torch.split(rows, [count * length for count, length in runs])
-    context = [
-        functional.scaled_dot_product_attention(
-            *run.view(*size, *run.shape[1:]).permute(2, 0, 3, 1, 4),  # inputs, heads, tokens, width of a head
-            dropout_p=attention.dropout.p if attention.training else 0.0,
-            scale=attention.scaling,
-        )
-        .transpose(1, 2)
-        .flatten(0, 1)
-        for run, size in zip(cut, runs, strict=True)
-    ]
-    return torch.cat(context).flatten(-2)
+    return torch.cat(
+        [_attend_run(attention, run.view(*size, *run.shape[1:])) for run, size in zip(cut, runs, strict=True)]
+    )
+
+
+def _attend_run(attention: Any, run: Tensor) -> Tensor:
+    """Attend within inputs of one length, given as inputs, tokens, projections, heads and their width."""
+    query, key, value = run.permute(2, 0, 3, 1, 4)
+    dropout = attention.dropout.p if attention.training else 0.0
+    heads = functional.scaled_dot_product_attention(query, key, value, dropout_p=dropout, scale=attention.scaling)
+    return heads.transpose(1, 2).flatten(0, 1).flatten(-2)
 
 
 def bert_like_layers(model: nn.Module) -> list[Any]:

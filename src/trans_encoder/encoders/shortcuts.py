@@ -52,5 +52,5 @@ def _read(attention: Any, first: Tensor, hidden: Tensor, mask: Tensor | None) ->
     shares = functional.dropout(scores.softmax(dim=-1), attention.dropout.p, attention.training)
     means = (shares @ hidden).transpose(0, 1)
     values = torch.bmm(means, of_values.transpose(1, 2)).transpose(0, 1)
-    bias = shares.sum(dim=-1, keepdim=True) * attention.value.bias.unflatten(0, (heads, -1))
+    bias: Tensor = shares.sum(dim=-1, keepdim=True) * attention.value.bias.unflatten(0, (heads, -1))
     return (values + bias).flatten(1)[:, None]

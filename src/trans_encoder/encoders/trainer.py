@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.utils.data import DataLoader, Sampler
 from transformers import (
     PrinterCallback,
@@ -223,6 +224,16 @@ class StageTrainer(Trainer):
         if not np.isfinite(self.kept.loss_sum):
             raise self._diverged(f"the loss is {whole} at step {self.state.global_step + 1}")
         return loss
+
+    def _clip_grad_norm(self, model: nn.Module) -> Any:
+        """Clip; on a CPU leave gradients alone that are small enough, which torch would multiply by one."""
+        if not self._alone_on_cpu:
+            return super()._clip_grad_norm(model)  # type: ignore[no-untyped-call]
+        weights, most = list(model.parameters()), self.args.max_grad_norm
+        norm = get_total_norm([weight.grad for weight in weights if weight.grad is not None])
+        if norm + 1e-6 > most:
+            clip_grads_with_norm_(weights, most, norm)
+        return norm
 
     def _diverged(self, what: str) -> RunError:
         return RunError(
