@@ -109,7 +109,7 @@ def _linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None, *, then:
 
 
 class _Product(torch.autograd.Function):
-    """`functional.linear` of rows and several layers, by oneDNN, but for those weights' gradients where MKL is faster."""
+    """`functional.linear` of rows and several layers, by oneDNN, or by MKL where that is faster."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, *weights: Tensor) -> Tensor:
