@@ -57,7 +57,8 @@ def _resident() -> int:
 def forward_flops(encoder: Encoder, lengths: np.ndarray) -> float:
     """Return the useful operations of one forward pass over inputs of these lengths: matrix products, no padding.
 
-    Of the last layer of a cross-encoder only the first token is read: the others are useful there as keys and values.
+    Of the last layer of a cross-encoder only the first token is read, for which it takes a product with each weight an
+    input, and two with its tokens for each head.
     """
     config = encoder.model.config
     width, layers = config.hidden_size, config.num_hidden_layers
@@ -68,7 +69,7 @@ def forward_flops(encoder: Encoder, lengths: np.ndarray) -> float:
     layer = 2 * weights / layers * tokens + 4 * width * squares
     last = layer
     if encoder.kind == "cross":
-        last = 2 * (2 * width**2 * tokens + (weights / layers - 2 * width**2) * len(lengths)) + 4 * width * tokens
+        last = 2 * weights / layers * len(lengths) + 4 * config.num_attention_heads * width * tokens
     return (layers - 1) * layer + last
 
 

@@ -7,35 +7,76 @@ import sentence_transformers
 import torch
 
 from conftest import FAMILIES
-from trans_encoder.encoders import CrossEncoder
-from trans_encoder.encoders.shortcuts import read_first_token_only
+from trans_encoder.encoders import BiEncoder, CrossEncoder
+from trans_encoder.encoders.loading import set_dropout
+from trans_encoder.encoders.shortcuts import can_read_first_token_only, first_token_only
 
 SHORTENED = {"bert", "roberta", "electra"}
 
 
-def gradients(model):
-    return {name: weight.grad for name, weight in model.named_parameters()}
+@pytest.fixture(params=["cross", "bi"])
+def load(request):
+    """Load an encoder that reads the first token only: a cross-encoder, or a bi-encoder with that pooling."""
+    if request.param == "cross":
+        return lambda name: CrossEncoder.load(name, max_tokens=48)
+    return lambda name: BiEncoder.load(name, max_tokens=48, pooling="cls")
+
+
+def outputs(model, features):
+    found = model({**features})
+    return found["scores"] if "scores" in found else found["sentence_embedding"]
+
+
+def features_of(encoder, dev):
+    return encoder.collate(encoder.tokeniser(dev, max_tokens=48), torch.arange(12).numpy())["inputs"][0]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_last_layer_computes_only_what_is_read(family, tiny_model, dev):
-    encoder = CrossEncoder.load(tiny_model(family), max_tokens=48)
-    whole = sentence_transformers.CrossEncoder(str(tiny_model(family)), num_labels=1, device="cpu")
+def test_the_last_layer_computes_only_what_is_read(family, load, tiny_model, dev):
+    encoder, whole = load(tiny_model(family)), load(tiny_model(family)).model
     whole.load_state_dict(encoder.model.state_dict())
-    assert read_first_token_only(copy.deepcopy(whole)) == (family in SHORTENED)
+    assert can_read_first_token_only(copy.deepcopy(whole)) == (family in SHORTENED)
 
-    features = encoder.collate(encoder.tokeniser(dev, max_tokens=48), torch.arange(12).numpy())["inputs"][0]
+    features = features_of(encoder, dev)
     encoder.model.eval(), whole.eval()
-    outputs = [model({**features})["scores"] for model in (encoder.model, whole)]
-    torch.testing.assert_close(*outputs, atol=1e-6, rtol=1e-5)
-    for output in outputs:
-        output.square().sum().backward()
-    plain = gradients(whole)
-    for name, gradient in gradients(encoder.model).items():
-        if plain[name] is not None:
+    with first_token_only():
+        short = outputs(encoder.model, features)
+    plain = outputs(whole, features)
+    torch.testing.assert_close(short, plain, atol=1e-6, rtol=1e-5)
+    for found in (short, plain):
+        (found * torch.linspace(-1, 1, found.numel()).view_as(found)).sum().backward()
+    for (name, weight), other in zip(encoder.model.named_parameters(), whole.parameters(), strict=True):
+        if other.grad is not None:
             # A key's bias adds the same to all scores of a query: its gradient, if any, is nothing but rounding.
-            gradient = torch.zeros_like(plain[name]) if gradient is None and "key.bias" in name else gradient
-            torch.testing.assert_close(gradient, plain[name], atol=1e-6, rtol=1e-4, msg=name)
+            gradient = torch.zeros_like(other) if weight.grad is None and "key.bias" in name else weight.grad
+            torch.testing.assert_close(gradient, other.grad, atol=1e-6, rtol=1e-4, msg=name)
+
+
+def test_what_attention_drops_is_dropped_with_its_share_of_the_bias(load, bert, dev):
+    encoder = load(bert)
+    set_dropout(encoder.model, 0.0)
+    last = [module for name, module in encoder.model.named_modules() if name.endswith("layer.1.attention.self")]
+    last[0].dropout.p = 1.0
+    last[0].value.bias.data.fill_(0.5)
+    encoder.model.train()
+    features = features_of(encoder, dev)
+    plain = outputs(encoder.model, features)
+    with first_token_only():
+        torch.testing.assert_close(outputs(encoder.model, features), plain, atol=1e-6, rtol=1e-5)
+
+
+def test_who_asks_the_model_itself_gets_every_token(bert, dev):
+    encoder = BiEncoder.load(bert, max_tokens=48, pooling="cls")
+    features = features_of(encoder, dev)
+    encoder.score(dev)
+    tokens = encoder.model({**features})["token_embeddings"]
+    assert tokens.shape[:2] == features["input_ids"].shape
+    with first_token_only():
+        assert encoder.model({**features})["token_embeddings"].shape[1] == 1
+
+
+def test_a_mean_reads_every_token(bert):
+    assert not can_read_first_token_only(BiEncoder.load(bert, pooling="mean").model)
 
 
 def test_a_cross_encoder_with_a_pooling_of_its_own_reads_every_token(bert, dev):
@@ -60,4 +101,4 @@ def test_a_cross_encoder_with_a_pooling_of_its_own_reads_every_token(bert, dev):
 def test_a_layer_with_a_norm_before_its_attention_is_not_like_berts(bert):
     model = sentence_transformers.CrossEncoder(str(bert), num_labels=1, device="cpu")
     model[0].model.bert.encoder.layer[-1].attention.LayerNorm = torch.nn.LayerNorm(32)
-    assert not read_first_token_only(model)
+    assert not can_read_first_token_only(model)

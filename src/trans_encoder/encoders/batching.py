@@ -63,27 +63,23 @@ def split_by_length(lengths: Integers, *, at_least: int = 1) -> list[NDArray[np.
 
 def assemble(texts: Sequence[Sequence[NDArray[np.int32]]], layout: Layout) -> Inputs:
     """Put special tokens around the texts of each input and pad to the longest: the encoder's input tensors."""
-    rows, types = [], []
-    for parts in texts:
-        row: list[Sequence[int] | NDArray[np.int32]] = [layout.specials[0].ids]
-        kinds: list[Sequence[int]] = [layout.specials[0].types]
-        for part, text_type, special in zip(parts, layout.text_types, layout.specials[1:], strict=True):
-            row += [part, special.ids]
-            kinds += [(text_type,) * len(part), special.types]
-        rows.append(np.concatenate([np.asarray(piece, dtype=np.int64) for piece in row]))
-        if layout.has_types:
-            types.append(np.concatenate([np.asarray(piece, dtype=np.int64) for piece in kinds]))
-    inputs = {
-        "input_ids": _padded(rows, layout.pad_id),
-        "attention_mask": _padded([np.ones(len(row), dtype=np.int64) for row in rows], 0),
-    }
-    if layout.has_types:
-        inputs["token_type_ids"] = _padded(types, layout.pad_type)
-    return inputs
-
-
-def _padded(rows: Sequence[NDArray[np.int64]], fill: int) -> torch.Tensor:
-    block = np.full((len(rows), max(len(row) for row in rows)), fill, dtype=np.int64)
-    for place, row in zip(block, rows, strict=True):
-        place[: len(row)] = row
-    return torch.from_numpy(block)
+    rows = np.arange(len(texts))
+    lengths = np.array([[len(part) for part in parts] for parts in texts])
+    totals = lengths.sum(axis=1) + layout.extra
+    ids = np.full((len(texts), totals.max()), layout.pad_id, dtype=np.int64)
+    types = np.full_like(ids, layout.pad_type)
+    ends = np.zeros_like(totals)
+    for place, special in enumerate(layout.specials):
+        if place:
+            count = lengths[:, place - 1]
+            row = np.repeat(rows, count)
+            column = np.arange(len(row)) + np.repeat(ends - np.cumsum(count) + count, count)
+            ids[row, column] = np.concatenate([parts[place - 1] for parts in texts])
+            types[row, column] = layout.text_types[place - 1]
+            ends += count
+        columns = ends[:, None] + np.arange(len(special.ids))
+        ids[rows[:, None], columns], types[rows[:, None], columns] = special.ids, special.types
+        ends += len(special.ids)
+    mask = (np.arange(ids.shape[1]) < totals[:, None]).astype(np.int64)
+    inputs = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask)}
+    return {**inputs, "token_type_ids": torch.from_numpy(types)} if layout.has_types else inputs

@@ -23,7 +23,6 @@ from trans_encoder.encoders.loading import (
     save_model,
 )
 from trans_encoder.encoders.passes import Passes
-from trans_encoder.encoders.shortcuts import read_first_token_only
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, longest_first
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import progress
@@ -48,7 +47,6 @@ class CrossEncoder:
         self.name = name
         self.tokeniser = PairTokeniser(model.tokenizer)
         self.layout = Layout.of(model.tokenizer, texts=2)
-        read_first_token_only(model)
         self.passes = Passes(model, _logits)
 
     @classmethod

@@ -62,13 +62,7 @@ def can_be_packed(model: Any) -> bool:
     if not all(is_plain(layer) for layer in layers):
         return False
     for layer in layers:
-        for module, forward in (
-            (layer.attention.self, _attention),
-            (layer.attention.output.dense, _dense),
-            (layer.intermediate, _intermediate),
-            (layer.output.dense, _dense),
-        ):
-            module.forward = partial(forward, module, module.forward)
+        layer.forward = partial(_layer, layer, layer.forward)
     body.forward = partial(_body, body, body.forward)
     return True
 
@@ -124,11 +118,25 @@ def _placed(tokens: Tensor, places: Tensor, mask: Tensor) -> Tensor:
     return grid.view(*mask.shape, -1)
 
 
-def _attention(attention: Any, whole: Any, hidden: Tensor, *given: Any, **named: Any) -> tuple[Tensor, None]:
-    """Attend within each input of a packed row."""
+def _layer(layer: Any, whole: Any, hidden: Tensor, *given: Any, **named: Any) -> Any:
+    """Do the pass of a layer on packed tokens, in fewer steps than its modules take."""
     if _packing.runs is None:
-        return whole(hidden, *given, **named)  # type: ignore[no-any-return]
-    return _attend(attention, hidden[0], _packing.runs)[None], None
+        return whole(hidden, *given, **named)
+    (tokens,) = hidden
+    context = _attend(layer.attention.self, tokens, _packing.runs)
+    attended = _added(layer.attention.output, context, to=tokens)
+    return _added(layer.output, _widened(layer.intermediate, attended), to=attended)[None]
+
+
+def _added(output: Any, inputs: Tensor, *, to: Tensor) -> Tensor:
+    return output.LayerNorm(output.dropout(product(inputs, output.dense)) + to)  # type: ignore[no-any-return]
+
+
+def _widened(intermediate: Any, inputs: Tensor) -> Tensor:
+    activation = intermediate.intermediate_act_fn
+    if isinstance(activation, GELUActivation):
+        return product(inputs, intermediate.dense, gelu=True)
+    return activation(product(inputs, intermediate.dense))  # type: ignore[no-any-return]
 
 
 def is_plain(layer: Any) -> bool:
@@ -139,19 +147,6 @@ def is_plain(layer: Any) -> bool:
         type(linear) is nn.Linear and linear.bias is not None
         for linear in (*linears, layer.intermediate.dense, layer.output.dense)
     )
-
-
-def _dense(layer: nn.Linear, whole: Any, hidden: Tensor) -> Tensor:
-    return whole(hidden) if _packing.runs is None else product(hidden, layer)
-
-
-def _intermediate(intermediate: Any, whole: Any, hidden: Tensor) -> Tensor:
-    if _packing.runs is None:
-        return whole(hidden)  # type: ignore[no-any-return]
-    activation = intermediate.intermediate_act_fn
-    if isinstance(activation, GELUActivation):
-        return product(hidden, intermediate.dense, gelu=True)
-    return activation(product(hidden, intermediate.dense))  # type: ignore[no-any-return]
 
 
 def _attend(attention: Any, tokens: Tensor, runs: Runs) -> Tensor:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from trans_encoder.encoders.batching import Inputs, split_by_length
 from trans_encoder.encoders.packing import can_be_packed, packed
 from trans_encoder.encoders.products import Layouts, frozen
+from trans_encoder.encoders.shortcuts import can_read_first_token_only, first_token_only
 from trans_encoder.encoders.tokens import Integers
 
 T = TypeVar("T")
@@ -42,6 +43,7 @@ class Passes:
         """Do one pass after the other until asked otherwise."""
         self._model, self._forward = model, forward
         self._packed = can_be_packed(model)
+        can_read_first_token_only(model)
         self._replicas: list[nn.Module] = [model]
         self._weights: list[tuple[nn.Parameter, ...]] = []
         self._pool: ThreadPoolExecutor | None = None
@@ -105,7 +107,7 @@ class Passes:
                 yield from (done.result() for done in ahead)
 
     def _pass(self, model: nn.Module, inputs: Inputs) -> Tensor:
-        with packed() if self._model.device.type == "cpu" else nullcontext():
+        with first_token_only(), packed() if self._model.device.type == "cpu" else nullcontext():
             return self._forward(model, inputs)
 
     def forward(self, groups: Sequence[Inputs]) -> list[Tensor]:

@@ -109,7 +109,7 @@ def _linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None, *, then:
 
 
 class _Product(torch.autograd.Function):
-    """`functional.linear` of rows and several layers, by oneDNN, or by MKL where that is faster."""
+    """`functional.linear` of rows and several layers, by oneDNN, but for what MKL does faster."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, *weights: Tensor) -> Tensor:
@@ -124,8 +124,15 @@ class _Product(torch.autograd.Function):
         # Joined anew rather than kept: a copy of many layers' weights would stay until their turn comes.
         weight, _ = _joined(weights)
         sizes = [len(part) for part in weights[: len(weights) // 2]]
-        narrowing = gradient.shape[1] < inputs.shape[1]  # only then oneDNN's is faster than MKL's
-        of_weights = _linear(gradient.t(), inputs.t()) if narrowing else gradient.t() @ inputs
         # A product with ones sums the rows in two thirds of the time of `sum`.
-        of_biases = gradient.new_ones(len(gradient)) @ gradient
+        of_weights, of_biases = _outer(gradient, inputs), gradient.new_ones(len(gradient)) @ gradient
         return _linear(gradient, weight.t()), *torch.split(of_weights, sizes), *torch.split(of_biases, sizes)
+
+
+def _outer(left: Tensor, right: Tensor) -> Tensor:
+    """Return the product of one's columns with the other's: by oneDNN from narrow to wide, where it is fastest."""
+    if left.shape[1] == right.shape[1]:
+        return left.t() @ right
+    if left.shape[1] < right.shape[1]:
+        return _linear(left.t(), right.t())
+    return _linear(right.t(), left.t()).t().contiguous()

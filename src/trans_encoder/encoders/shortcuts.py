@@ -1,39 +1,68 @@
 """Work that need not be done: exact shortcuts through a model's own layers."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from sentence_transformers.sentence_transformer.modules import Pooling
+from torch import Tensor
 from torch.nn import functional
 
 from trans_encoder.encoders.packing import bert_like_layers, is_plain, packed_runs, unpacked
 
 
-def read_first_token_only(model: nn.Sequential) -> bool:
-    """Let a cross-encoder's last layer compute its first token alone, which is all that its head reads of it.
+class _Reading(threading.local):
+    first_only = False
 
-    Weights and results stay as they are. Only for layers built like BERT's (BERT, RoBERTa, ELECTRA and their kin) under
-    a head of sequence classification: a cross-encoder with a pooling of its own reads every token. Returns whether the
-    shortcut is taken.
+
+_reading = _Reading()
+
+
+@contextmanager
+def first_token_only() -> Iterator[None]:
+    """Let this thread's passes compute no more of the last layer than is read, inside this block."""
+    before, _reading.first_only = _reading.first_only, True
+    try:
+        yield
+    finally:
+        _reading.first_only = before
+
+
+def can_read_first_token_only(model: Any) -> bool:
+    """Prepare a bi- or cross-encoder for `first_token_only`; tell whether it is built so that it can be.
+
+    Its last layer must be built like BERT's (BERT, RoBERTa, ELECTRA and their kin), and its head or pooling must read
+    nothing but the first token.
     """
-    if not type(getattr(model[0], "model", None)).__name__.endswith("ForSequenceClassification"):
-        return False
-    layers = bert_like_layers(model)
+    layers = bert_like_layers(model) if _reads_first_token(model) else []
     if not layers or not is_plain(layers[-1]):
         return False
-    layers[-1].forward = partial(_first_token, layers[-1])
+    layers[-1].forward = partial(_last_layer, layers[-1], layers[-1].forward)
     return True
 
 
-def _first_token(layer: Any, hidden: Tensor, attention_mask: Tensor | None = None, *_: Any, **__: Any) -> Tensor:
+def _reads_first_token(model: Any) -> bool:
+    if type(getattr(model[0], "model", None)).__name__.endswith("ForSequenceClassification"):
+        return True
+    pooling = model[1] if len(model) > 1 else None
+    return isinstance(pooling, Pooling) and pooling.get_config_dict()["pooling_mode"] == "cls"
+
+
+def _last_layer(
+    layer: Any, whole: Any, hidden: Tensor, attention_mask: Tensor | None = None, *given: Any, **named: Any
+) -> Any:
+    if not _reading.first_only:
+        return whole(hidden, attention_mask, *given, **named)
     runs = packed_runs()
     if runs is not None:
         hidden, attention_mask = unpacked(hidden[0], runs)
     first = hidden[:, :1]
     mask = None if attention_mask is None else attention_mask.reshape(len(hidden), -1, hidden.shape[1])[:, :1]
     attended = layer.attention.output(_read(layer.attention.self, first, hidden, mask), first)
-    return layer.output(layer.intermediate(attended), attended)  # type: ignore[no-any-return]
+    return layer.output(layer.intermediate(attended), attended)
 
 
 def _read(attention: Any, first: Tensor, hidden: Tensor, mask: Tensor | None) -> Tensor:
