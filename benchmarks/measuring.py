@@ -12,6 +12,7 @@ import torch
 
 from trans_encoder import TestSet, load_task
 from trans_encoder.encoders import Encoder
+from trans_encoder.encoders.shortcuts import reads_first_token
 
 
 def matmul_rate(*, size: int = 1024, seconds: float = 2.0) -> float:
@@ -57,7 +58,7 @@ def _resident() -> int:
 def forward_flops(encoder: Encoder, lengths: np.ndarray) -> float:
     """Return the useful operations of one forward pass over inputs of these lengths: matrix products, no padding.
 
-    Of the last layer of a cross-encoder only the first token is read, for which it takes a product with each weight an
+    Where only the first token of the last layer is read, as by a cross-encoder, it takes a product with each weight an
     input, and two with its tokens for each head.
     """
     config = encoder.model.config
@@ -68,7 +69,7 @@ def forward_flops(encoder: Encoder, lengths: np.ndarray) -> float:
     tokens, squares = float(lengths.sum()), float((lengths.astype(float) ** 2).sum())
     layer = 2 * weights / layers * tokens + 4 * width * squares
     last = layer
-    if encoder.kind == "cross":
+    if reads_first_token(encoder.model):
         last = 2 * weights / layers * len(lengths) + 4 * config.num_attention_heads * width * tokens
     return (layers - 1) * layer + last
 

@@ -28,6 +28,7 @@ COLUMNS = (
     "oneDNN",
     "weights' gradient, MKL",
     "oneDNN",
+    "oneDNN, turned",
 )
 
 
@@ -56,6 +57,7 @@ def rates(rows: int, width: int, wide: int) -> list[str]:
         rate(lambda: linear(outputs, weight.t()), flops),
         rate(lambda: outputs.t() @ inputs, flops),
         rate(lambda: linear(outputs.t(), inputs.t()), flops),
+        rate(lambda: linear(inputs.t(), outputs.t()).t().contiguous(), flops),
     ]
 
 

@@ -92,6 +92,17 @@ def dev() -> PairSet:
     return graded(48, seed=2)
 
 
+@pytest.fixture(scope="session")
+def uneven(dev) -> PairSet:
+    """The graded pairs, each text cut to another number of words."""
+    sides = (dev.sentence1.to_pylist(), dev.sentence2.to_pylist())
+    cut = [
+        [" ".join(text.split()[: 1 + step * place % 10]) for place, text in enumerate(side)]
+        for side, step in zip(sides, (3, 7), strict=True)
+    ]
+    return PairSet.from_lists(*cut)
+
+
 def wordpiece(texts: list[str]) -> PreTrainedTokenizerFast:
     """Make a lower-casing WordPiece tokenizer in BERT's layout: every word and, for unknown ones, every letter."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -1,6 +1,7 @@
 """Passes without padding and side by side give what plain passes give."""
 
 from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import pytest
@@ -42,7 +43,9 @@ def learnt(encoder, pairs, *, rows=16):
     (outputs * torch.linspace(-1, 1, rows)).sum().backward()
     weights = encoder.model.named_parameters()
     # A key's bias adds the same to all scores of a query, so its gradient is nothing but rounding.
-    found = {name: weight.grad.clone() for name, weight in weights if weight.grad is not None and "key" not in name}
+    found = {
+        name: weight.grad.clone() for name, weight in weights if weight.grad is not None and "key.bias" not in name
+    }
     return {"outputs": outputs.detach(), **found}
 
 
@@ -52,16 +55,35 @@ def assert_alike(found, expected):
         torch.testing.assert_close(value, expected[name], atol=1e-6, rtol=1e-4, msg=name)
 
 
-@pytest.mark.parametrize("kind", ENCODERS)
+@pytest.mark.parametrize("load", [BiEncoder.load, partial(BiEncoder.load, pooling="cls"), CrossEncoder.load])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_packed_pass_gives_what_a_padded_one_gives(kind, family, tiny_model, dev, monkeypatch):
-    encoder = kind.load(tiny_model(family), max_tokens=32)
+def test_a_packed_pass_gives_what_a_padded_one_gives(load, family, tiny_model, uneven, monkeypatch):
+    encoder = load(tiny_model(family), max_tokens=32)
     encoder.model.eval()
     assert encoder.passes._packed == (family in PACKED)
-    found, scores = learnt(encoder, dev), encoder.score(dev)
-    monkeypatch.setattr(passes, "packed", nullcontext)
-    assert_alike(found, learnt(encoder, dev))
-    np.testing.assert_allclose(scores, encoder.score(dev), atol=1e-5)
+    found, scores = learnt(encoder, uneven), encoder.score(uneven)
+    for way in ("packed", "first_token_only"):
+        monkeypatch.setattr(passes, way, nullcontext)
+        assert_alike(found, learnt(encoder, uneven))
+        np.testing.assert_allclose(scores, encoder.score(uneven), atol=1e-5)
+
+
+@pytest.mark.parametrize("family", sorted(PACKED))
+def test_a_packed_pass_of_the_whole_last_layer_gives_the_same_logits(family, tiny_model, uneven, monkeypatch):
+    encoder = CrossEncoder.load(tiny_model(family), max_tokens=32)
+    scores = encoder.score(uneven)
+    monkeypatch.setattr(passes, "first_token_only", nullcontext)
+    np.testing.assert_allclose(scores, encoder.score(uneven), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_layers_that_are_computed_again_for_their_gradients_go_the_plain_way(kind, bert, uneven):
+    encoder = kind.load(bert, max_tokens=32)
+    set_dropout(encoder.model, 0.0)
+    encoder.model.train()
+    once = learnt(encoder, uneven)
+    encoder.model[0].model.gradient_checkpointing_enable()
+    assert_alike(learnt(encoder, uneven), once)
 
 
 def test_nothing_is_packed_unless_asked_for_and_nothing_stays_so(bert):
@@ -95,18 +117,30 @@ def test_padding_on_the_left_is_left_as_it_is(bert):
 
 @pytest.mark.parametrize("kind", ENCODERS)
 @pytest.mark.parametrize("family", ["bert", "mpnet"])
-def test_threads_give_what_one_gives_and_always_the_same_bits(kind, family, tiny_model, dev, cores):
+def test_threads_give_what_one_gives_and_always_the_same_bits(kind, family, tiny_model, uneven, cores):
     encoder = kind.load(tiny_model(family), max_tokens=32)
     set_dropout(encoder.model, 0.0)
-    one = learnt(encoder, dev)
+    one = learnt(encoder, uneven)
     with encoder.passes.side_by_side():
-        assert len(encoder.collate(encoder.tokeniser(dev, max_tokens=32), np.arange(16))["inputs"]) > 1
-        several = [learnt(encoder, dev) for _ in range(3)]
-        last = learnt(encoder, dev, rows=1)  # fewer inputs than threads
+        assert len(encoder.collate(encoder.tokeniser(uneven, max_tokens=32), np.arange(16))["inputs"]) > 1
+        several = [learnt(encoder, uneven) for _ in range(3)]
+        last = learnt(encoder, uneven, rows=1)  # fewer inputs than threads
     assert_alike(several[0], one)
     for again in several[1:]:
         assert all(torch.equal(again[name], several[0][name]) for name in again)
-    assert_alike(last, learnt(encoder, dev, rows=1))
+    assert_alike(last, learnt(encoder, uneven, rows=1))
+
+
+def test_a_batch_is_dealt_out_evenly(bert, cores, monkeypatch):
+    monkeypatch.setattr(passes, "_TOKENS_EACH", 10_000)
+    encoder = BiEncoder.load(bert, max_tokens=32)
+    set_dropout(encoder.model, 0.0)
+    lengths = np.arange(2, 42)
+    with encoder.passes.side_by_side():
+        sizes = [int(lengths[group].sum()) for group in encoder.passes.split(lengths)]
+    assert len(sizes) == 2
+    assert sum(sizes) == lengths.sum()
+    assert max(sizes) - min(sizes) <= 2
 
 
 @pytest.mark.parametrize("kind", ENCODERS)

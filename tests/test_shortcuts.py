@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 import sentence_transformers
 import torch
@@ -9,7 +10,7 @@ import torch
 from conftest import FAMILIES
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.loading import set_dropout
-from trans_encoder.encoders.shortcuts import can_read_first_token_only, first_token_only
+from trans_encoder.encoders.shortcuts import _read, can_read_first_token_only, first_token_only
 
 SHORTENED = {"bert", "roberta", "electra"}
 
@@ -27,17 +28,20 @@ def outputs(model, features):
     return found["scores"] if "scores" in found else found["sentence_embedding"]
 
 
-def features_of(encoder, dev):
-    return encoder.collate(encoder.tokeniser(dev, max_tokens=48), torch.arange(12).numpy())["inputs"][0]
+def features_of(encoder, pairs):
+    first, second = pairs.sentence1.to_pylist()[:12], pairs.sentence2.to_pylist()[:12]
+    features = encoder.model.preprocess(first if encoder.kind == "bi" else list(zip(first, second, strict=True)))
+    assert not features["attention_mask"].all()
+    return {name: features[name] for name in encoder.model.tokenizer.model_input_names if name in features}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_last_layer_computes_only_what_is_read(family, load, tiny_model, dev):
+def test_the_last_layer_computes_only_what_is_read(family, load, tiny_model, uneven):
     encoder, whole = load(tiny_model(family)), load(tiny_model(family)).model
     whole.load_state_dict(encoder.model.state_dict())
     assert can_read_first_token_only(copy.deepcopy(whole)) == (family in SHORTENED)
 
-    features = features_of(encoder, dev)
+    features = features_of(encoder, uneven)
     encoder.model.eval(), whole.eval()
     with first_token_only():
         short = outputs(encoder.model, features)
@@ -52,23 +56,55 @@ def test_the_last_layer_computes_only_what_is_read(family, load, tiny_model, dev
             torch.testing.assert_close(gradient, other.grad, atol=1e-6, rtol=1e-4, msg=name)
 
 
-def test_what_attention_drops_is_dropped_with_its_share_of_the_bias(load, bert, dev):
+def test_what_attention_drops_is_dropped_with_its_share_of_the_bias(load, bert, uneven):
     encoder = load(bert)
     set_dropout(encoder.model, 0.0)
     last = [module for name, module in encoder.model.named_modules() if name.endswith("layer.1.attention.self")]
     last[0].dropout.p = 1.0
     last[0].value.bias.data.fill_(0.5)
     encoder.model.train()
-    features = features_of(encoder, dev)
+    features = features_of(encoder, uneven)
     plain = outputs(encoder.model, features)
     with first_token_only():
         torch.testing.assert_close(outputs(encoder.model, features), plain, atol=1e-6, rtol=1e-5)
 
 
-def test_who_asks_the_model_itself_gets_every_token(bert, dev):
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_what_is_read_is_read_in_full_precision(dtype, load, bert, uneven):
+    encoder = load(bert)
+    encoder.model.eval()
+    features = features_of(encoder, uneven)
+    # What is the same for all tokens is large: attention must not drown in it.
+    for name, module in encoder.model.named_modules():
+        if name.endswith("layer.1.attention.self"):
+            module.query.bias.data.fill_(30.0)
+    with torch.inference_mode():
+        plain = outputs(encoder.model, features)
+        with torch.autocast("cpu", dtype=dtype), first_token_only():
+            half = outputs(encoder.model, features)
+    torch.testing.assert_close(half.float(), plain, atol=0.1, rtol=0.1)
+
+
+@pytest.mark.parametrize("additive", [False, True])
+def test_a_mask_may_be_of_either_kind(additive, bert):
+    attention = CrossEncoder.load(bert).model[0].model.bert.encoder.layer[-1].attention.self.eval()
+    hidden = torch.randn(2, 5, 32)
+    mask = torch.tensor([[[True] * 3 + [False] * 2]]).expand(2, 1, 5)
+    given = torch.zeros(2, 1, 5).masked_fill(~mask, torch.finfo(torch.float32).min) if additive else mask
+    short = _read(attention, hidden[:, :1], hidden[:, :3], None)
+    torch.testing.assert_close(_read(attention, hidden[:, :1], hidden, given), short)
+
+
+def test_another_pooling_reads_what_it_needs(bert, uneven):
+    encoder, mean = (BiEncoder.load(bert, max_tokens=48, pooling=pooling) for pooling in ("cls", "mean"))
+    encoder.model[1].pooling_mode = "mean"
+    np.testing.assert_allclose(encoder.score(uneven), mean.score(uneven), atol=1e-6)
+
+
+def test_who_asks_the_model_itself_gets_every_token(bert, uneven):
     encoder = BiEncoder.load(bert, max_tokens=48, pooling="cls")
-    features = features_of(encoder, dev)
-    encoder.score(dev)
+    features = features_of(encoder, uneven)
+    encoder.score(uneven)
     tokens = encoder.model({**features})["token_embeddings"]
     assert tokens.shape[:2] == features["input_ids"].shape
     with first_token_only():

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from trans_encoder.encoders import Encoder, load_encoder
+from trans_encoder.encoders.shortcuts import first_token_only
 from trans_encoder.errors import ConfigurationError, MissingExtraError, RunError
 from trans_encoder.files import atomic_folder
 
@@ -61,7 +62,7 @@ def _write_onnx(encoder: Encoder, path: Path) -> None:
     inputs = _inputs(encoder, _PAIRS)
     body = _Body(encoder, inputs=list(inputs)).eval()
     axes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
-    with _quiet():
+    with _quiet(), first_token_only(encoder.kind == "cross"):
         torch.onnx.export(
             body,
             tuple(inputs.values()),

@@ -64,7 +64,7 @@ def split_by_length(lengths: Integers, *, at_least: int = 1) -> list[NDArray[np.
 def assemble(texts: Sequence[Sequence[NDArray[np.int32]]], layout: Layout) -> Inputs:
     """Put special tokens around the texts of each input and pad to the longest: the encoder's input tensors."""
     rows = np.arange(len(texts))
-    lengths = np.array([[len(part) for part in parts] for parts in texts])
+    lengths = np.array([[len(part) for part in parts] for parts in texts]).reshape(-1, len(layout.text_types))
     totals = lengths.sum(axis=1) + layout.extra
     ids = np.full((len(texts), totals.max()), layout.pad_id, dtype=np.int64)
     types = np.full_like(ids, layout.pad_type)

@@ -23,6 +23,9 @@ _PARTS = {
     "": {"attention", "intermediate", "output"},
     "attention": {"self", "output"},
     "attention.self": {"query", "key", "value", "dropout"},
+    "attention.output": {"dense", "dropout", "LayerNorm"},
+    "intermediate": {"dense", "intermediate_act_fn"},
+    "output": {"dense", "dropout", "LayerNorm"},
 }
 """What a layer built like BERT's is made of, and nothing else: a norm before its attention would be passed over."""
 
@@ -44,9 +47,9 @@ def packed_runs() -> Runs | None:
 
 
 @contextmanager
-def packed() -> Iterator[None]:
+def packed(wanted: bool = True) -> Iterator[None]:
     """Let this thread's passes through models that can be packed compute no padding inside this block."""
-    before, _packing.wanted = _packing.wanted, True
+    before, _packing.wanted = _packing.wanted, wanted
     try:
         yield
     finally:
@@ -69,7 +72,8 @@ def can_be_packed(model: Any) -> bool:
 
 def _body(body: Any, whole: Any, input_ids: Tensor, attention_mask: Tensor | None = None, **given: Any) -> Any:
     """Do the pass of a body on packed tokens; tokens leave it where they were, with zeros for the padding."""
-    mask = attention_mask.bool() if attention_mask is not None and _packing.wanted else None
+    wanted = _packing.wanted and not (body.training and body.is_gradient_checkpointing)
+    mask = attention_mask.bool() if attention_mask is not None and wanted else None
     if mask is None or (mask[:, 1:] & ~mask[:, :-1]).any():  # the last: padding on the left
         return whole(input_ids=input_ids, attention_mask=attention_mask, **given)
     types = given.pop("token_type_ids", None)
@@ -103,6 +107,8 @@ def _body(body: Any, whole: Any, input_ids: Tensor, attention_mask: Tensor | Non
             output.pooler_output = output.pooler_output[: len(mask)]
     else:
         output.last_hidden_state = _placed(tokens[0, : len(places)], places, mask)
+        if output.get("pooler_output") is not None:
+            output.pooler_output = body.pooler(output.last_hidden_state)
     return output
 
 

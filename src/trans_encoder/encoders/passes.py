@@ -9,7 +9,7 @@ import copy
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from trans_encoder.encoders.batching import Inputs, split_by_length
 from trans_encoder.encoders.packing import can_be_packed, packed
 from trans_encoder.encoders.products import Layouts, frozen
-from trans_encoder.encoders.shortcuts import can_read_first_token_only, first_token_only
+from trans_encoder.encoders.shortcuts import can_read_first_token_only, first_token_only, reads_first_token
 from trans_encoder.encoders.tokens import Integers
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class Passes:
                 yield from (done.result() for done in ahead)
 
     def _pass(self, model: nn.Module, inputs: Inputs) -> Tensor:
-        with first_token_only(), packed() if self._model.device.type == "cpu" else nullcontext():
+        with first_token_only(reads_first_token(model)), packed(self._model.device.type == "cpu"):
             return self._forward(model, inputs)
 
     def forward(self, groups: Sequence[Inputs]) -> list[Tensor]:

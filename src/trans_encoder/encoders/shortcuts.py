@@ -22,9 +22,9 @@ _reading = _Reading()
 
 
 @contextmanager
-def first_token_only() -> Iterator[None]:
-    """Let this thread's passes compute no more of the last layer than is read, inside this block."""
-    before, _reading.first_only = _reading.first_only, True
+def first_token_only(wanted: bool = True) -> Iterator[None]:
+    """Let this thread's passes compute no other token of the last layer inside this block; padding is on the right."""
+    before, _reading.first_only = _reading.first_only, wanted
     try:
         yield
     finally:
@@ -37,24 +37,26 @@ def can_read_first_token_only(model: Any) -> bool:
     Its last layer must be built like BERT's (BERT, RoBERTa, ELECTRA and their kin), and its head or pooling must read
     nothing but the first token.
     """
-    layers = bert_like_layers(model) if _reads_first_token(model) else []
+    layers = bert_like_layers(model) if reads_first_token(model) else []
     if not layers or not is_plain(layers[-1]):
         return False
     layers[-1].forward = partial(_last_layer, layers[-1], layers[-1].forward)
     return True
 
 
-def _reads_first_token(model: Any) -> bool:
+def reads_first_token(model: Any) -> bool:
+    """Tell whether a bi- or cross-encoder reads nothing of its last layer but the first token."""
     if type(getattr(model[0], "model", None)).__name__.endswith("ForSequenceClassification"):
         return True
-    pooling = model[1] if len(model) > 1 else None
-    return isinstance(pooling, Pooling) and pooling.get_config_dict()["pooling_mode"] == "cls"
+    pooling: Any = model[1] if len(model) > 1 else None
+    return type(pooling) is Pooling and pooling.pooling_mode == "cls"
 
 
 def _last_layer(
     layer: Any, whole: Any, hidden: Tensor, attention_mask: Tensor | None = None, *given: Any, **named: Any
 ) -> Any:
-    if not _reading.first_only:
+    recomputed = layer.training and getattr(layer, "gradient_checkpointing", False)  # later, outside of the block
+    if not _reading.first_only or recomputed:
         return whole(hidden, attention_mask, *given, **named)
     runs = packed_runs()
     if runs is not None:
@@ -74,12 +76,15 @@ def _read(attention: Any, first: Tensor, hidden: Tensor, mask: Tensor | None) ->
     """
     heads = attention.num_attention_heads
     of_keys, of_values = (layer.weight.unflatten(0, (heads, -1)) for layer in (attention.key, attention.value))
-    query = attention.query(first).view(len(first), heads, -1).transpose(0, 1)
-    scores = torch.bmm(query, of_keys).transpose(0, 1) @ hidden.transpose(1, 2) * attention.scaling
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
-    shares = functional.dropout(scores.softmax(dim=-1), attention.dropout.p, attention.training)
-    means = (shares @ hidden).transpose(0, 1)
-    values = torch.bmm(means, of_values.transpose(1, 2)).transpose(0, 1)
-    bias: Tensor = shares.sum(dim=-1, keepdim=True) * attention.value.bias.unflatten(0, (heads, -1))
-    return (values + bias).flatten(1)[:, None]
+    # In half precision, scores that still hold what is the same for all tokens would be too coarse.
+    with torch.autocast(hidden.device.type, enabled=False):
+        first, hidden = (tokens.to(of_keys.dtype) for tokens in (first, hidden))
+        query = attention.query(first).view(len(first), heads, -1).transpose(0, 1)
+        scores = torch.bmm(query, of_keys).transpose(0, 1) @ hidden.transpose(1, 2) * attention.scaling
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+        shares = functional.dropout(scores.softmax(dim=-1), attention.dropout.p, attention.training)
+        means = (shares @ hidden).transpose(0, 1)
+        values = torch.bmm(means, of_values.transpose(1, 2)).transpose(0, 1)
+        bias: Tensor = shares.sum(dim=-1, keepdim=True) * attention.value.bias.unflatten(0, (heads, -1))
+        return (values + bias).flatten(1)[:, None]

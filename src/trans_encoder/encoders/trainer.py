@@ -1,4 +1,4 @@
-"""transformers' Trainer, taught three things: batches of similar length, a judge, and checkpoints that are whole."""
+"""transformers' Trainer, taught batches of similar length, a judge, checkpoints that are whole, and thrift on a CPU."""
 
 import json
 import shutil
@@ -231,7 +231,7 @@ class StageTrainer(Trainer):
             return super()._clip_grad_norm(model)  # type: ignore[no-untyped-call]
         weights, most = list(model.parameters()), self.args.max_grad_norm
         norm = get_total_norm([weight.grad for weight in weights if weight.grad is not None])
-        if norm + 1e-6 > most:
+        if not norm + 1e-6 <= most:  # so that a norm that is no number is seen in the weights, too
             clip_grads_with_norm_(weights, most, norm)
         return norm
 
@@ -314,7 +314,7 @@ def _arguments(plan: OptimisationPlan, options: "TrainingOptions", *, device: to
         report_to=list(options.trackers),
         disable_tqdm=True,
         remove_unused_columns=False,
-        # A bi-encoder's own pooling layer is loaded with it, and not used.
+        # A bi-encoder's own pooling layer is loaded with it, and not used; nor are the biases of the last layer's keys.
         ddp_find_unused_parameters=True,
         average_tokens_across_devices=False,
         log_level_replica="passive",
