@@ -20,6 +20,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import PreTrainedTokenizerFast
 
 from trans_encoder.data.pairs import PairSet
+from trans_encoder.encoders import passes
 
 torch.set_num_threads(1)
 transformers.utils.logging.set_verbosity_error()
@@ -270,3 +271,15 @@ def mutual(tmp_path_factory: pytest.TempPathFactory, bert: Path, roberta: Path, 
     from trans_encoder.distill.run import distil
 
     return distil(pairs, [str(bert), str(roberta)], dev=dev, out=tmp_path_factory.mktemp("mutual"), **TINY_RUN).folder
+
+
+@pytest.fixture
+def cores():
+    """Give torch two threads, and threads of their own to batches however small."""
+    before = torch.get_num_threads()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passes, "_TOKENS_EACH", 1)
+        patch.setattr(passes, "_WORTH_A_THREAD", 1)
+        torch.set_num_threads(2)
+        yield
+    torch.set_num_threads(before)

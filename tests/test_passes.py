@@ -23,18 +23,6 @@ def no_pass_is_too_small(monkeypatch):
     monkeypatch.setattr(products, "_FEWEST_ROWS", 1)
 
 
-@pytest.fixture
-def cores():
-    """Give torch two threads, and threads of their own to batches however small."""
-    before = torch.get_num_threads()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passes, "_TOKENS_EACH", 1)
-        patch.setattr(passes, "_WORTH_A_THREAD", 1)
-        torch.set_num_threads(2)
-        yield
-    torch.set_num_threads(before)
-
-
 def learnt(encoder, pairs, *, rows=16):
     """Return what an encoder says of some pairs, and the gradients of that."""
     encoder.model.zero_grad()
@@ -156,6 +144,34 @@ def test_dropout_is_never_drawn_by_several_threads(bert, dev, cores):
         set_dropout(encoder.model, rate)
         with encoder.passes.side_by_side():
             assert len(encoder.passes._replicas) == threads
+
+
+def test_a_judge_has_all_cores_of_the_training_that_it_interrupts(bert, dev, cores, tmp_path):
+    seen = []
+
+    def judge(student):
+        pool, before = student.passes._pool, torch.get_num_threads()
+        student.score(dev)
+        seen.append((pool is not None, before, student.passes._pool is pool))
+        return 0.0
+
+    plan = TrainingPlan(loss="mse", batch_size=32, epochs=1, learning_rate=1e-3, max_tokens=32, dropout=0.0)
+    train(BiEncoder.load(bert), dev, plan=plan, options=TrainingOptions(folder=tmp_path, judge=judge))
+    assert set(seen) == {(True, 1, True)}
+    assert torch.get_num_threads() == 2
+
+
+def test_half_precision_is_not_left_to_threads_that_do_not_know_of_it(bert, dev, cores, tmp_path):
+    pools = []
+
+    def judge(student):
+        pools.append(student.passes._pool)
+        return 0.0
+
+    plan = TrainingPlan(loss="mse", batch_size=32, epochs=1, learning_rate=1e-3, max_tokens=32, dropout=0.0)
+    options = TrainingOptions(folder=tmp_path, judge=judge, precision="bf16")
+    train(BiEncoder.load(bert), dev.sample(32, seed=0), plan=plan, options=options)
+    assert set(pools) == {None}
 
 
 def test_a_training_with_threads_is_the_same_each_time(bert, dev, cores, tmp_path):

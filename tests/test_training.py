@@ -10,7 +10,7 @@ import torch
 from trans_encoder.config import TrainingPlan
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.losses import LOSSES
-from trans_encoder.encoders.trainer import StageTrainer, _arguments
+from trans_encoder.encoders.trainer import _arguments
 from trans_encoder.encoders.training import Imitation, TrainingOptions, train
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.evaluation.metrics import spearman
@@ -180,20 +180,3 @@ def test_losses_are_least_where_the_student_says_the_label(name):
     label = torch.tensor(0.7)
     target = torch.logit(label) if name == "bce" else label
     assert outputs[LOSSES[name](outputs, label.expand(801)).argmin()] == pytest.approx(target.item(), abs=0.02)
-
-
-@pytest.mark.parametrize("most", [1e-3, 1e3])
-def test_gradients_are_clipped_as_torch_does_it(bert, pairs, tmp_path, most):
-    plan = PLAN.model_copy(update={"max_grad_norm": most})
-    student = BiEncoder.load(bert)
-    options = TrainingOptions(folder=tmp_path)
-    trainer = StageTrainer(
-        student, Imitation(student, labelled(pairs), plan=plan, both_orders=False), plan=plan, options=options
-    )
-    gradients = [torch.randn_like(weight) for weight in trainer.model.parameters()]
-    clipped = []
-    for clip in (trainer._clip_grad_norm, lambda model: torch.nn.utils.clip_grad_norm_(model.parameters(), most)):
-        for weight, gradient in zip(trainer.model.parameters(), gradients, strict=True):
-            weight.grad = gradient.clone()
-        clipped.append([clip(trainer.model), *(weight.grad.clone() for weight in trainer.model.parameters())])
-    assert all(torch.equal(found, expected) for found, expected in zip(*clipped, strict=True))

@@ -9,7 +9,7 @@ import copy
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,10 +24,13 @@ from trans_encoder.encoders.shortcuts import can_read_first_token_only, first_to
 from trans_encoder.encoders.tokens import Integers
 
 T = TypeVar("T")
+R = TypeVar("R")
 Forward = Callable[[nn.Module, Inputs], Tensor]
 
 _MOST = 4
 """Passes at a time: more would make a batch's groups too small. Further cores work within each pass."""
+_AHEAD = 2 * _MOST
+"""Batches that are scored before the first of them is taken: what they gave stays in memory until then."""
 _WORTH_A_THREAD = 384
 """Tokens of a packed pass that is worth a thread of its own."""
 _TOKENS_EACH = 1024
@@ -45,7 +48,7 @@ class Passes:
         self._packed = can_be_packed(model)
         can_read_first_token_only(model)
         self._replicas: list[nn.Module] = [model]
-        self._weights: list[tuple[nn.Parameter, ...]] = []
+        self._others: dict[Tensor, list[nn.Parameter]] = {}  # the same weights of the other replicas
         self._pool: ThreadPoolExecutor | None = None
 
     def split(self, lengths: Integers) -> list[NDArray[np.intp]]:
@@ -69,17 +72,16 @@ class Passes:
             return
         with _threads(count) as self._pool:
             self._replicas = [self._model, *(_replica(self._model) for _ in range(count - 1))]
-            # By size: threads that take turns have as much to add.
             weights = zip(*(replica.parameters() for replica in self._replicas), strict=True)
-            self._weights = sorted(weights, key=lambda same: same[0].numel())
+            self._others = {weight: others for weight, *others in weights}
             try:
                 yield
             finally:
-                self._replicas, self._weights, self._pool = [self._model], [], None
+                self._replicas, self._others, self._pool = [self._model], {}, None
 
     def __call__(self, groups: Sequence[Inputs]) -> Tensor:
         """Return what the model says of all groups, with gradients."""
-        if self._pool is None or len(groups) == 1 or torch.is_autocast_enabled("cpu"):
+        if self._pool is None or len(groups) == 1:
             return torch.cat([self._pass(self._model, group) for group in groups])
         result: Tensor = _SideBySide.apply(next(self._model.parameters()), self, groups)  # type: ignore[no-untyped-call]
         return result
@@ -93,18 +95,17 @@ class Passes:
             with torch.inference_mode(), frozen(layouts):
                 return batch, self._pass(self._model, inputs(batch)).float().cpu()
 
-        count = 1 if torch.is_autocast_enabled("cpu") else _workers(self._model)
-        if count == 1:
+        count = _workers(self._model)
+        if torch.is_autocast_enabled("cpu") or (count == 1 and self._pool is None):
             yield from map(predicted, batches)
-        else:
-            with _threads(count) as pool:
-                # Only a few ahead: what is done but not taken yet stays in memory.
-                ahead: deque[Future[tuple[T, Tensor]]] = deque()
-                for batch in batches:
-                    ahead.append(pool.submit(predicted, batch))
-                    if len(ahead) > 2 * count:
-                        yield ahead.popleft().result()
-                yield from (done.result() for done in ahead)
+            return
+        with _threads(count) if self._pool is None else nullcontext(self._pool) as pool:
+            ahead: deque[Future[tuple[T, Tensor]]] = deque()
+            for batch in batches:
+                ahead.append(pool.submit(predicted, batch))
+                if len(ahead) > _AHEAD:
+                    yield ahead.popleft().result()
+            yield from (done.result() for done in ahead)
 
     def _pass(self, model: nn.Module, inputs: Inputs) -> Tensor:
         with first_token_only(reads_first_token(model)), packed(self._model.device.type == "cpu"):
@@ -129,15 +130,21 @@ class Passes:
             if mine:
                 torch.autograd.backward([outputs[place] for place in mine], [gradients[place] for place in mine])
 
-        def add(thread: int) -> None:
-            for weight, *others in self._weights[thread :: len(self._replicas)]:
-                for other in others:
+        def add(weights: Iterable[Tensor]) -> None:
+            for weight in weights:
+                for other in self._others[weight]:
                     if other.grad is not None:
                         weight.grad = other.grad if weight.grad is None else weight.grad.add_(other.grad)
                         other.grad = None
 
         self._together(work)
-        self._together(add)
+        self.share_out(self._others, add)
+
+    def share_out(self, weights: Iterable[Tensor], work: Callable[[list[Tensor]], R]) -> list[R]:
+        """Let each thread of a training work on a part of the weights, all parts of about one size."""
+        by_size, threads = sorted(weights, key=Tensor.numel), len(self._replicas)
+        parts = [by_size[thread::threads] for thread in range(threads)]
+        return [work(part) for part in parts] if self._pool is None else list(self._pool.map(work, parts))
 
     def _together(self, work: Callable[[int], None]) -> None:
         assert self._pool is not None
@@ -173,10 +180,15 @@ def _workers(model: Any) -> int:
 
 @contextmanager
 def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
-    """Yield so many threads, among which the cores are shared out."""
+    """Yield so many threads, among which the cores are shared out.
+
+    The thread that asks has one core meanwhile: its helpers of OpenMP spin for milliseconds after each of its
+    operators, on the cores of those threads.
+    """
     cores = torch.get_num_threads()
     with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(max(cores // count, 1),)) as pool:
         try:
+            torch.set_num_threads(1)
             yield pool
         finally:
             torch.set_num_threads(cores)

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.utils.data import DataLoader, Sampler
 from transformers import (
     PrinterCallback,
@@ -28,6 +27,7 @@ from transformers import (
 from trans_encoder.config import OptimisationPlan
 from trans_encoder.encoders.batching import epoch_batches
 from trans_encoder.encoders.loading import resolved_precision
+from trans_encoder.encoders.optimising import SharedOutAdamW, clip_gradients
 from trans_encoder.encoders.tokens import Integers
 from trans_encoder.encoders.vocabulary import TrainedVocabulary, word_embeddings
 from trans_encoder.errors import RunError
@@ -149,13 +149,18 @@ class StageTrainer(Trainer):
     ) -> None:
         self.kept = Kept(options.made_from)
         self._student, self._objective, self._plan, self._options = student, objective, plan, options
+        arguments = _arguments(plan, options, device=student.device)
+        self._alone_on_cpu = student.device.type == "cpu" and arguments.world_size == 1
+        optimiser, settings = self.get_optimizer_cls_and_kwargs(arguments)
+        if self._alone_on_cpu:
+            optimiser, settings = SharedOutAdamW, {**settings, "share_out": student.passes.share_out}
         super().__init__(
             model=objective.module,
-            args=_arguments(plan, options, device=student.device),
+            args=arguments,
             callbacks=[_EachStep(self)],
+            optimizer_cls_and_kwargs=(optimiser, settings),
         )
         self.remove_callback(PrinterCallback)
-        self._alone_on_cpu = student.device.type == "cpu" and self.args.world_size == 1
         table = word_embeddings(student.model) if self._alone_on_cpu else None
         self._vocabulary = None if table is None else TrainedVocabulary(table, objective.vocabulary)
 
@@ -182,7 +187,9 @@ class StageTrainer(Trainer):
         return nullcontext() if self._vocabulary is None else self._vocabulary.in_place()
 
     def _side_by_side(self) -> AbstractContextManager[None]:
-        return self._student.passes.side_by_side() if self._alone_on_cpu else nullcontext()
+        # Threads would not know of a lower precision.
+        full = not (self.args.bf16 or self.args.fp16)
+        return self._student.passes.side_by_side() if self._alone_on_cpu and full else nullcontext()
 
     def _batches(self) -> EpochBatches:
         return EpochBatches(
@@ -226,14 +233,9 @@ class StageTrainer(Trainer):
         return loss
 
     def _clip_grad_norm(self, model: nn.Module) -> Any:
-        """Clip; on a CPU leave gradients alone that are small enough, which torch would multiply by one."""
         if not self._alone_on_cpu:
             return super()._clip_grad_norm(model)  # type: ignore[no-untyped-call]
-        weights, most = list(model.parameters()), self.args.max_grad_norm
-        norm = get_total_norm([weight.grad for weight in weights if weight.grad is not None])
-        if not norm + 1e-6 <= most:  # so that a norm that is no number is seen in the weights, too
-            clip_grads_with_norm_(weights, most, norm)
-        return norm
+        return clip_gradients(model.parameters(), self.args.max_grad_norm, self._student.passes.share_out)
 
     def _diverged(self, what: str) -> RunError:
         return RunError(
