@@ -188,7 +188,7 @@ class BiEncoder:
     def collate(self, pairs: PairTokens, rows: Integers) -> dict[str, Any]:
         """Build one batch: each distinct sentence once, in groups of similar length, and which two make each pair."""
         sentences, place = np.unique(pairs.index[rows], return_inverse=True)
-        groups = self.passes.split(self._cut(pairs.tokens.lengths[sentences]))
+        groups = self.passes.split(self._cut(pairs.tokens.lengths[sentences]) + self.layout.extra)
         position = np.empty(len(sentences), dtype=np.int64)
         position[np.concatenate(groups)] = np.arange(len(sentences))
         return {

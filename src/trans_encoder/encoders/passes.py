@@ -55,9 +55,9 @@ class Passes:
         """Split the inputs of a batch into groups, a pass for each, by their lengths."""
         threads = len(self._replicas)
         if self._packed and self._model.device.type == "cpu":
-            order, total = np.argsort(lengths, kind="stable"), int(lengths.sum())
+            total = int(lengths.sum())
             count = max(total // _TOKENS_EACH // threads, 1) * threads if total >= threads * _WORTH_A_THREAD else 1
-            return _dealt(order, min(count, len(order)))
+            return [np.array(group) for group in _dealt(lengths.tolist(), min(count, len(lengths)))]
         return split_by_length(lengths, at_least=1 if threads == 1 else _GROUPS_EACH * threads)
 
     @contextmanager
@@ -116,7 +116,7 @@ class Passes:
         outputs: list[Tensor] = [torch.empty(0)] * len(groups)
 
         def work(thread: int) -> None:
-            for place in _share(groups, thread=thread, threads=len(self._replicas)):
+            for place in self._shares(groups)[thread]:
                 outputs[place] = self._pass(self._replicas[thread], groups[place])
 
         self._together(work)
@@ -126,7 +126,7 @@ class Passes:
         """Find the gradients of each thread's model, and add them up in the first, each weight's in one order."""
 
         def work(thread: int) -> None:
-            mine = _share(groups, thread=thread, threads=len(self._replicas))
+            mine = self._shares(groups)[thread]
             if mine:
                 torch.autograd.backward([outputs[place] for place in mine], [gradients[place] for place in mine])
 
@@ -145,6 +145,9 @@ class Passes:
         by_size, threads = sorted(weights, key=Tensor.numel), len(self._replicas)
         parts = [by_size[thread::threads] for thread in range(threads)]
         return [work(part) for part in parts] if self._pool is None else list(self._pool.map(work, parts))
+
+    def _shares(self, groups: Sequence[Inputs]) -> list[list[int]]:
+        return _dealt([group["input_ids"].numel() for group in groups], len(self._replicas))
 
     def _together(self, work: Callable[[int], None]) -> None:
         assert self._pool is not None
@@ -166,11 +169,15 @@ class _SideBySide(torch.autograd.Function):
         return None, None, None
 
 
-def _dealt(order: NDArray[np.intp], count: int) -> list[NDArray[np.intp]]:
-    """Deal out inputs that are sorted by length, to and fro, so that no group gets the longer one each time."""
-    laps, places = np.divmod(np.arange(len(order)), count)
-    groups = np.where(laps % 2, count - 1 - places, places)
-    return [order[groups == group] for group in range(count)]
+def _dealt(sizes: Sequence[int], count: int) -> list[list[int]]:
+    """Deal out things by their sizes: the largest first, each to the group that has least."""
+    loads = [0] * count
+    groups: list[list[int]] = [[] for _ in loads]
+    for place in sorted(range(len(sizes)), key=lambda place: (-sizes[place], place)):
+        least = loads.index(min(loads))
+        loads[least] += sizes[place]
+        groups[least].append(place)
+    return groups
 
 
 def _workers(model: Any) -> int:
@@ -210,15 +217,3 @@ def _replica(model: Any) -> nn.Module:
         other.data = weight.data
         other.grad = None
     return replica.train()
-
-
-def _share(groups: Sequence[Inputs], *, thread: int, threads: int) -> list[int]:
-    """Return the groups of one thread: the largest first, each to the thread that has least to do."""
-    sizes = [group["input_ids"].numel() for group in groups]
-    loads, mine = [0] * threads, []
-    for place in sorted(range(len(groups)), key=lambda place: (-sizes[place], place)):
-        least = loads.index(min(loads))
-        loads[least] += sizes[place]
-        if least == thread:
-            mine.append(place)
-    return mine
