@@ -3,9 +3,7 @@
 Inputs of one length that stand side by side are attended to together, so inputs should come sorted by length.
 """
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -14,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers.activations import GELUActivation
 
+from trans_encoder.encoders.blocks import Setting
 from trans_encoder.encoders.products import product, rows_to_add
 
 _FAMILIES = {"bert", "roberta", "xlm-roberta", "camembert", "electra"}
@@ -33,27 +32,18 @@ Runs = list[tuple[int, int]]
 """How many inputs of which length stand side by side, from the first input to the last."""
 
 
-class _Packing(threading.local):
-    wanted = False
-    runs: Runs | None = None
-
-
-_packing = _Packing()
+_wanted = Setting(False)
+_runs = Setting[Runs | None](None)
 
 
 def packed_runs() -> Runs | None:
     """Return what is in the packed row that this thread's model has before it, if it is packed."""
-    return _packing.runs
+    return _runs.value
 
 
-@contextmanager
-def packed(wanted: bool = True) -> Iterator[None]:
+def packed(wanted: bool = True) -> AbstractContextManager[None]:
     """Let this thread's passes through models that can be packed compute no padding inside this block."""
-    before, _packing.wanted = _packing.wanted, wanted
-    try:
-        yield
-    finally:
-        _packing.wanted = before
+    return _wanted.during(wanted)
 
 
 def can_be_packed(model: Any) -> bool:
@@ -72,7 +62,7 @@ def can_be_packed(model: Any) -> bool:
 
 def _body(body: Any, whole: Any, input_ids: Tensor, attention_mask: Tensor | None = None, **given: Any) -> Any:
     """Do the pass of a body on packed tokens; tokens leave it where they were, with zeros for the padding."""
-    wanted = _packing.wanted and not (body.training and body.is_gradient_checkpointing)
+    wanted = _wanted.value and not (body.training and body.is_gradient_checkpointing)
     mask = attention_mask.bool() if attention_mask is not None and wanted else None
     if mask is None or (mask[:, 1:] & ~mask[:, :-1]).any():  # the last: padding on the left
         return whole(input_ids=input_ids, attention_mask=attention_mask, **given)
@@ -81,25 +71,23 @@ def _body(body: Any, whole: Any, input_ids: Tensor, attention_mask: Tensor | Non
     first = getattr(body.embeddings, "padding_idx", -1) + 1  # RoBERTa counts positions from after its padding
     positions = torch.arange(first, first + mask.shape[1]).expand(mask.shape)
     lengths, counts = torch.unique_consecutive(mask.sum(dim=1), return_counts=True)
-    _packing.runs = list(zip(counts.tolist(), lengths.tolist(), strict=True))
+    runs = list(zip(counts.tolist(), lengths.tolist(), strict=True))
     places = mask.flatten().nonzero().squeeze(1)
     filling = rows_to_add(len(places))
     if filling:
-        _packing.runs.append((1, filling))
+        runs.append((1, filling))
 
     def row(tokens: Tensor) -> Tensor:
         """Put the tokens side by side; one more input, which nobody reads, makes their number round."""
         return torch.cat([tokens[mask], tokens[0, :1].expand(filling)])[None]
 
-    try:
+    with _runs.during(runs):
         output = whole(
             input_ids=row(input_ids),
             token_type_ids=None if types is None else row(types),
             position_ids=row(positions),
             **given,
         )
-    finally:
-        _packing.runs = None
     tokens = output.last_hidden_state
     if tokens.shape[1] == 1:  # the first token of each input
         output.last_hidden_state = tokens[: len(mask)]
@@ -126,10 +114,11 @@ def _placed(tokens: Tensor, places: Tensor, mask: Tensor) -> Tensor:
 
 def _layer(layer: Any, whole: Any, hidden: Tensor, *given: Any, **named: Any) -> Any:
     """Do the pass of a layer on packed tokens, in fewer steps than its modules take."""
-    if _packing.runs is None:
+    runs = _runs.value
+    if runs is None:
         return whole(hidden, *given, **named)
     (tokens,) = hidden
-    context = _attend(layer.attention.self, tokens, _packing.runs)
+    context = _attend(layer.attention.self, tokens, runs)
     attended = _added(layer.attention.output, context, to=tokens)
     return _added(layer.output, _widened(layer.intermediate, attended), to=attended)[None]
 

@@ -142,8 +142,9 @@ class Passes:
 
     def share_out(self, weights: Iterable[Tensor], work: Callable[[list[Tensor]], R]) -> list[R]:
         """Let each thread of a training work on a part of the weights, all parts of about one size."""
-        by_size, threads = sorted(weights, key=Tensor.numel), len(self._replicas)
-        parts = [by_size[thread::threads] for thread in range(threads)]
+        each = list(weights)
+        shares = _dealt([weight.numel() for weight in each], len(self._replicas))
+        parts = [[each[place] for place in share] for share in shares]
         return [work(part) for part in parts] if self._pool is None else list(self._pool.map(work, parts))
 
     def _shares(self, groups: Sequence[Inputs]) -> list[list[int]]:

@@ -4,9 +4,8 @@ torch takes its products from MKL, which lays out the weights anew for each of t
 (docs/log.md says where), but torch has them for its own compiler only, without gradients: those are in `_Product`.
 """
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
@@ -14,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
+
+from trans_encoder.encoders.blocks import Setting
 
 Layouts = dict[tuple[nn.Linear, ...], tuple[Tensor, Tensor]]
 """The weights of layers as oneDNN wants them, and their biases; each is put in when it is first used."""
@@ -24,24 +25,15 @@ _FEWEST_ROWS = 256
 """Products of fewer rows are not worth a kernel, nor a new layout of the weights."""
 
 
-class _Freezing(threading.local):
-    layouts: Layouts | None = None
+_layouts = Setting[Layouts | None](None)
 
 
-_freezing = _Freezing()
-
-
-@contextmanager
-def frozen(layouts: Layouts) -> Iterator[None]:
+def frozen(layouts: Layouts) -> AbstractContextManager[None]:
     """Lay out weights once for all of this thread's products inside this block; threads may share the layouts.
 
     No weight may change while its layout is in use, and nothing inside the block has gradients.
     """
-    before, _freezing.layouts = _freezing.layouts, layouts
-    try:
-        yield
-    finally:
-        _freezing.layouts = before
+    return _layouts.during(layouts)
 
 
 def rows_to_add(rows: int) -> int:
@@ -51,11 +43,12 @@ def rows_to_add(rows: int) -> int:
 
 def product(inputs: Tensor, *layers: nn.Linear, gelu: bool = False) -> Tensor:
     """Return what linear layers make of the same inputs, side by side, as one product; if asked, its GELU."""
+    layouts = _layouts.value
     if not _suits(inputs):
         outputs = functional.linear(inputs, *_joined(_weights(layers)))
-    elif _freezing.layouts is not None:
+    elif layouts is not None:
         fused = gelu and _capability() == "AVX512"  # with AVX2, oneDNN's GELU is slower than torch's
-        outputs = _linear(inputs, *_laid_out(layers, _freezing.layouts), then="gelu" if fused else "none")
+        outputs = _linear(inputs, *_laid_out(layers, layouts), then="gelu" if fused else "none")
         gelu = gelu and not fused
     else:
         rows: Tensor = _Product.apply(inputs.flatten(0, -2), *_weights(layers))  # type: ignore[no-untyped-call]

@@ -1,8 +1,6 @@
 """Work that need not be done: exact shortcuts through a model's own layers."""
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -11,24 +9,15 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor
 from torch.nn import functional
 
+from trans_encoder.encoders.blocks import Setting
 from trans_encoder.encoders.packing import bert_like_layers, is_plain, packed_runs, unpacked
 
-
-class _Reading(threading.local):
-    first_only = False
+_first_only = Setting(False)
 
 
-_reading = _Reading()
-
-
-@contextmanager
-def first_token_only(wanted: bool = True) -> Iterator[None]:
+def first_token_only(wanted: bool = True) -> AbstractContextManager[None]:
     """Let this thread's passes compute no other token of the last layer inside this block; padding is on the right."""
-    before, _reading.first_only = _reading.first_only, wanted
-    try:
-        yield
-    finally:
-        _reading.first_only = before
+    return _first_only.during(wanted)
 
 
 def can_read_first_token_only(model: Any) -> bool:
@@ -56,7 +45,7 @@ def _last_layer(
     layer: Any, whole: Any, hidden: Tensor, attention_mask: Tensor | None = None, *given: Any, **named: Any
 ) -> Any:
     recomputed = layer.training and getattr(layer, "gradient_checkpointing", False)  # later, outside of the block
-    if not _reading.first_only or recomputed:
+    if not _first_only.value or recomputed:
         return whole(hidden, attention_mask, *given, **named)
     runs = packed_runs()
     if runs is not None:
