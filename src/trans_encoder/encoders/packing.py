@@ -56,13 +56,20 @@ def can_be_packed(model: Any) -> bool:
         return False
     for layer in layers:
         layer.forward = partial(_layer, layer, layer.forward)
-    body.forward = partial(_body, body, body.forward)
+    body.forward = partial(_body, body, layers[0], body.forward)
     return True
 
 
-def _body(body: Any, whole: Any, input_ids: Tensor, attention_mask: Tensor | None = None, **given: Any) -> Any:
+def is_recomputed(layer: Any) -> bool:
+    """Tell whether a layer is computed again for its gradients, later, when nobody asks for shortcuts."""
+    return bool(layer.training and getattr(layer, "gradient_checkpointing", False))
+
+
+def _body(
+    body: Any, layer: Any, whole: Any, input_ids: Tensor, attention_mask: Tensor | None = None, **given: Any
+) -> Any:
     """Do the pass of a body on packed tokens; tokens leave it where they were, with zeros for the padding."""
-    wanted = _wanted.value and not (body.training and body.is_gradient_checkpointing)
+    wanted = _wanted.value and not is_recomputed(layer)
     mask = attention_mask.bool() if attention_mask is not None and wanted else None
     if mask is None or (mask[:, 1:] & ~mask[:, :-1]).any():  # the last: padding on the left
         return whole(input_ids=input_ids, attention_mask=attention_mask, **given)

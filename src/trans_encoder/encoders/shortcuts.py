@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from trans_encoder.encoders.blocks import Setting
-from trans_encoder.encoders.packing import bert_like_layers, is_plain, packed_runs, unpacked
+from trans_encoder.encoders.packing import bert_like_layers, is_plain, is_recomputed, packed_runs, unpacked
 
 _first_only = Setting(False)
 
@@ -44,8 +44,7 @@ def reads_first_token(model: Any) -> bool:
 def _last_layer(
     layer: Any, whole: Any, hidden: Tensor, attention_mask: Tensor | None = None, *given: Any, **named: Any
 ) -> Any:
-    recomputed = layer.training and getattr(layer, "gradient_checkpointing", False)  # later, outside of the block
-    if not _first_only.value or recomputed:
+    if not _first_only.value or is_recomputed(layer):
         return whole(hidden, attention_mask, *given, **named)
     runs = packed_runs()
     if runs is not None:
