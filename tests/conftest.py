@@ -275,11 +275,10 @@ def mutual(tmp_path_factory: pytest.TempPathFactory, bert: Path, roberta: Path, 
 
 @pytest.fixture
 def cores():
-    """Give torch two threads, and threads of their own to batches however small."""
+    """Give torch two threads, and each of them several passes of a batch."""
     before = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passes, "_TOKENS_EACH", 1)
-        patch.setattr(passes, "_WORTH_A_THREAD", 1)
         torch.set_num_threads(2)
         yield
     torch.set_num_threads(before)

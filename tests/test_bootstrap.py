@@ -194,6 +194,19 @@ def test_learns_and_leaves_a_plain_folder(objective, bert, text, tmp_path):
     assert history[-1]["loss"] < history[0]["loss"]
 
 
+def test_a_training_without_dropout_keeps_all_cores(bert, text, tmp_path, cores, monkeypatch):
+    seen = set()
+    compute_loss = StageTrainer.compute_loss
+
+    def looks(self, *args, **kwargs):
+        seen.add(torch.get_num_threads())
+        return compute_loss(self, *args, **kwargs)
+
+    monkeypatch.setattr(StageTrainer, "compute_loss", looks)
+    bootstrap(text, bert, out=tmp_path / "out", objective="mirror", epochs=1, **FAST)
+    assert seen == {2}
+
+
 def test_continues_after_a_kill_to_the_same_weights(bert, text, tmp_path, monkeypatch):
     settings = {"objective": "mirror", "epochs": 2, **FAST}
     bootstrap(text, bert, out=tmp_path / "whole", **settings)

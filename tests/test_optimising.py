@@ -5,15 +5,21 @@ import copy
 import pytest
 import torch
 
+from trans_encoder.config import TrainingPlan
 from trans_encoder.encoders import BiEncoder
+from trans_encoder.encoders.loading import set_dropout
 from trans_encoder.encoders.optimising import SharedOutAdamW, clip_gradients
+from trans_encoder.encoders.trainer import StageTrainer
+from trans_encoder.encoders.training import Imitation, TrainingOptions
 
 
 @pytest.fixture
 def passes(bert, cores):
-    passes = BiEncoder.load(bert).passes
-    with passes.side_by_side():
-        yield passes
+    encoder = BiEncoder.load(bert)
+    set_dropout(encoder.model, 0.0)
+    with encoder.passes.side_by_side():
+        assert encoder.passes._pool is not None
+        yield encoder.passes
 
 
 @pytest.fixture
@@ -72,3 +78,15 @@ def test_steps_are_those_of_adamw_and_continue_from_a_checkpoint(passes, weights
     for weight, other in zip(weights, others, strict=True):
         torch.testing.assert_close(weight, other, atol=1e-6, rtol=1e-5)
     assert len(ours.state) == len(theirs.state) == 4
+
+
+def test_a_training_on_a_cpu_uses_both(bert, dev, tmp_path):
+    student = BiEncoder.load(bert)
+    plan = TrainingPlan(loss="mse", batch_size=16, epochs=1, learning_rate=1e-3, max_tokens=32, max_grad_norm=1e-3)
+    objective = Imitation(student, dev, plan=plan, both_orders=False)
+    trainer = StageTrainer(student, objective, plan=plan, options=TrainingOptions(folder=tmp_path))
+    assert type(trainer.create_optimizer()) is SharedOutAdamW
+    set_gradients(list(trainer.model.parameters()), seed=0)
+    trainer._clip_grad_norm(trainer.model)
+    norms = [weight.grad.norm() for weight in trainer.model.parameters() if weight.grad is not None]
+    assert torch.stack(norms).norm() == pytest.approx(1e-3, rel=1e-3)

@@ -18,6 +18,8 @@ from trans_encoder.encoders.tokens import Integers, PairTokens
 class Contrast:
     """Pairs of positives, each a sentence with itself or with another, against the rest of their batch."""
 
+    side_by_side = False  # two views of a sentence are two draws of one stream
+
     def __init__(self, encoder: BiEncoder, positives: PairTokens, *, plan: ContrastPlan, seed: int) -> None:
         """Contrast these positives; the seed decides the masked spans."""
         self.module: nn.Module = _Contraster(encoder, temperature=plan.temperature)

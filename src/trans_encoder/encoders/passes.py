@@ -31,8 +31,6 @@ _MOST = 4
 """Passes at a time: more would make a batch's groups too small. Further cores work within each pass."""
 _AHEAD = 2 * _MOST
 """Batches that are scored before the first of them is taken: what they gave stays in memory until then."""
-_WORTH_A_THREAD = 384
-"""Tokens of a packed pass that is worth a thread of its own."""
 _TOKENS_EACH = 1024
 """Tokens of a packed pass where there are many: the activations of more leave the cache."""
 _GROUPS_EACH = 2
@@ -48,15 +46,14 @@ class Passes:
         self._packed = can_be_packed(model)
         can_read_first_token_only(model)
         self._replicas: list[nn.Module] = [model]
-        self._others: dict[Tensor, list[nn.Parameter]] = {}  # the same weights of the other replicas
+        self._twins: dict[Tensor, list[nn.Parameter]] = {}  # of each weight those in the other replicas
         self._pool: ThreadPoolExecutor | None = None
 
     def split(self, lengths: Integers) -> list[NDArray[np.intp]]:
         """Split the inputs of a batch into groups, a pass for each, by their lengths."""
         threads = len(self._replicas)
         if self._packed and self._model.device.type == "cpu":
-            total = int(lengths.sum())
-            count = max(total // _TOKENS_EACH // threads, 1) * threads if total >= threads * _WORTH_A_THREAD else 1
+            count = max(int(lengths.sum()) // _TOKENS_EACH // threads, 1) * threads
             return [np.array(group) for group in _dealt(lengths.tolist(), min(count, len(lengths)))]
         return split_by_length(lengths, at_least=1 if threads == 1 else _GROUPS_EACH * threads)
 
@@ -64,20 +61,21 @@ class Passes:
     def side_by_side(self) -> Iterator[None]:
         """Train inside this block with several passes at a time, where that changes nothing but the order of sums.
 
-        Threads would draw their dropout from one stream, in any order, so a model with dropout is left as it is.
+        Threads would draw their dropout from one stream, in any order, so a model with dropout is left as it is. Whatever
+        else this thread computes inside the block has one core: see `_threads`.
         """
         count = _workers(self._model)
         if count == 1 or _draws(self._model):
             yield
             return
-        with _threads(count) as self._pool:
-            self._replicas = [self._model, *(_replica(self._model) for _ in range(count - 1))]
-            weights = zip(*(replica.parameters() for replica in self._replicas), strict=True)
-            self._others = {weight: others for weight, *others in weights}
-            try:
+        try:
+            with _threads(count) as self._pool:
+                self._replicas = [self._model, *(_replica(self._model) for _ in range(count - 1))]
+                weights = zip(*(replica.parameters() for replica in self._replicas), strict=True)
+                self._twins = {weight: twins for weight, *twins in weights}
                 yield
-            finally:
-                self._replicas, self._others, self._pool = [self._model], {}, None
+        finally:
+            self._replicas, self._twins, self._pool = [self._model], {}, None
 
     def __call__(self, groups: Sequence[Inputs]) -> Tensor:
         """Return what the model says of all groups, with gradients."""
@@ -101,11 +99,16 @@ class Passes:
             return
         with _threads(count) if self._pool is None else nullcontext(self._pool) as pool:
             ahead: deque[Future[tuple[T, Tensor]]] = deque()
-            for batch in batches:
-                ahead.append(pool.submit(predicted, batch))
-                if len(ahead) > _AHEAD:
+            try:
+                for batch in batches:
+                    ahead.append(pool.submit(predicted, batch))
+                    if len(ahead) == _AHEAD:
+                        yield ahead.popleft().result()
+                while ahead:
                     yield ahead.popleft().result()
-            yield from (done.result() for done in ahead)
+            finally:
+                for left in ahead:
+                    left.cancel()
 
     def _pass(self, model: nn.Module, inputs: Inputs) -> Tensor:
         with first_token_only(reads_first_token(model)), packed(self._model.device.type == "cpu"):
@@ -114,9 +117,10 @@ class Passes:
     def forward(self, groups: Sequence[Inputs]) -> list[Tensor]:
         """Take each thread's model through its groups; return what each group gave, with gradients."""
         outputs: list[Tensor] = [torch.empty(0)] * len(groups)
+        shares = self._shares(groups)
 
         def work(thread: int) -> None:
-            for place in self._shares(groups)[thread]:
+            for place in shares[thread]:
                 outputs[place] = self._pass(self._replicas[thread], groups[place])
 
         self._together(work)
@@ -124,31 +128,36 @@ class Passes:
 
     def backward(self, groups: Sequence[Inputs], outputs: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
         """Find the gradients of each thread's model, and add them up in the first, each weight's in one order."""
+        shares = self._shares(groups)
 
         def work(thread: int) -> None:
-            mine = self._shares(groups)[thread]
+            mine = shares[thread]
             if mine:
                 torch.autograd.backward([outputs[place] for place in mine], [gradients[place] for place in mine])
 
         def add(weights: Iterable[Tensor]) -> None:
             for weight in weights:
-                for other in self._others[weight]:
-                    if other.grad is not None:
-                        weight.grad = other.grad if weight.grad is None else weight.grad.add_(other.grad)
-                        other.grad = None
+                for twin in self._twins[weight]:
+                    if twin.grad is not None:
+                        weight.grad = twin.grad if weight.grad is None else weight.grad.add_(twin.grad)
+                        twin.grad = None
 
         self._together(work)
-        self.share_out(self._others, add)
+        self.share_out(self._twins, add)
 
     def share_out(self, weights: Iterable[Tensor], work: Callable[[list[Tensor]], R]) -> list[R]:
         """Let each thread of a training work on a part of the weights, all parts of about one size."""
         each = list(weights)
+        if self._pool is None:
+            return [work(each)]
         shares = _dealt([weight.numel() for weight in each], len(self._replicas))
-        parts = [[each[place] for place in share] for share in shares]
-        return [work(part) for part in parts] if self._pool is None else list(self._pool.map(work, parts))
+        return list(self._pool.map(work, ([each[place] for place in share] for share in shares)))
 
     def _shares(self, groups: Sequence[Inputs]) -> list[list[int]]:
-        return _dealt([group["input_ids"].numel() for group in groups], len(self._replicas))
+        """Return which groups each thread has, by what they cost: their tokens and, if they are padded, the padding."""
+        masks = [group["attention_mask"] for group in groups]
+        sizes = [int(mask.sum()) if self._packed else mask.numel() for mask in masks]
+        return _dealt(sizes, len(self._replicas))
 
     def _together(self, work: Callable[[int], None]) -> None:
         assert self._pool is not None

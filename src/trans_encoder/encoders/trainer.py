@@ -151,14 +151,15 @@ class StageTrainer(Trainer):
         self._student, self._objective, self._plan, self._options = student, objective, plan, options
         arguments = _arguments(plan, options, device=student.device)
         self._alone_on_cpu = student.device.type == "cpu" and arguments.world_size == 1
-        optimiser, settings = self.get_optimizer_cls_and_kwargs(arguments)
+        optimiser = None
         if self._alone_on_cpu:
-            optimiser, settings = SharedOutAdamW, {**settings, "share_out": student.passes.share_out}
+            _, settings = self.get_optimizer_cls_and_kwargs(arguments)
+            optimiser = SharedOutAdamW, {**settings, "share_out": student.passes.share_out}
         super().__init__(
             model=objective.module,
             args=arguments,
             callbacks=[_EachStep(self)],
-            optimizer_cls_and_kwargs=(optimiser, settings),
+            optimizer_cls_and_kwargs=optimiser,
         )
         self.remove_callback(PrinterCallback)
         table = word_embeddings(student.model) if self._alone_on_cpu else None
@@ -187,9 +188,9 @@ class StageTrainer(Trainer):
         return nullcontext() if self._vocabulary is None else self._vocabulary.in_place()
 
     def _side_by_side(self) -> AbstractContextManager[None]:
-        # Threads would not know of a lower precision.
-        full = not (self.args.bf16 or self.args.fp16)
-        return self._student.passes.side_by_side() if self._alone_on_cpu and full else nullcontext()
+        full = self.accelerator.mixed_precision == "no"  # threads would not know of another precision
+        wanted = self._objective.side_by_side and self._alone_on_cpu and full
+        return self._student.passes.side_by_side() if wanted else nullcontext()
 
     def _batches(self) -> EpochBatches:
         return EpochBatches(

@@ -32,6 +32,8 @@ class Objective(Protocol):
     """Tokens of each example, for batches of similar length."""
     vocabulary: Integers
     """Every token that a batch may have."""
+    side_by_side: bool
+    """Whether its module's passes are the student's own `passes`, which threads can share."""
 
     def collate(self, rows: Integers) -> dict[str, Any]:
         """Build the batch of the given examples."""
@@ -47,7 +49,10 @@ class TrainingOptions:
     seed: int = 0
     """Decides the order of the batches and the dropout."""
     judge: Judge | None = None
-    """Scores the student during training; the best checkpoint is kept. Without it the last one is."""
+    """Scores the student during training; the best checkpoint is kept. Without it the last one is.
+
+    On a CPU the student scores on all cores meanwhile; torch has one for whatever else a judge computes.
+    """
     keep_last: bool = False
     """Keep the last checkpoint, whatever the judge says."""
     precision: Precision = "auto"
@@ -91,6 +96,8 @@ def fit(student: Encoder, objective: Objective, *, plan: OptimisationPlan, optio
 
 class Imitation:
     """The distillation objective: say of each pair what the teachers said."""
+
+    side_by_side = True
 
     def __init__(self, student: Encoder, labelled: PairSet, *, plan: TrainingPlan, both_orders: bool) -> None:
         """Tokenise the pairs; both orders of a pair share its tokens and its label."""
