@@ -61,8 +61,8 @@ class Passes:
     def side_by_side(self) -> Iterator[None]:
         """Train inside this block with several passes at a time, where that changes nothing but the order of sums.
 
-        Threads would draw their dropout from one stream, in any order, so a model with dropout is left as it is. Whatever
-        else this thread computes inside the block has one core: see `_threads`.
+        Threads would draw their dropout from one stream, in any order, so a model with dropout is left as it is.
+        Whatever else this thread computes inside the block has one core: see `_threads`.
         """
         count = _workers(self._model)
         if count == 1 or _draws(self._model):
