@@ -35,9 +35,9 @@ def plain(inputs, layers, *, gelu):
 
 @pytest.mark.parametrize("gelu", [False, True])
 @pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("shape", [(16, 24), (1, 32, 24), (2, 8, 24), (5, 24)])
-def test_a_product_and_its_gradients_are_those_of_the_layers(cpu, shape, count, gelu):
-    layers, inputs = layers_of(count), torch.randn(shape, requires_grad=True)
+@pytest.mark.parametrize("rows", [5, 16, 32])
+def test_a_product_and_its_gradients_are_those_of_the_layers(cpu, rows, count, gelu):
+    layers, inputs = layers_of(count), torch.randn(rows, 24, requires_grad=True)
     learnt = [inputs, *(weight for layer in layers for weight in layer.parameters())]
     outputs = [
         way(inputs, layers) for way in (lambda x, ls: product(x, *ls, gelu=gelu), lambda x, ls: plain(x, ls, gelu=gelu))
@@ -57,6 +57,19 @@ def test_frozen_weights_give_the_same_for_any_number_of_rows(cpu, rows, gelu):
     assert len(layouts) == (bool(cpu) and rows_to_add(rows) == 0)
     for outputs in found:
         torch.testing.assert_close(outputs, plain(inputs, layers, gelu=gelu), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [5, 16, 32])
+def test_what_is_added_has_its_gradients_too(cpu, rows):
+    (layer,), inputs = layers_of(1), torch.randn(rows, 24, requires_grad=True)
+    others = torch.randn(rows, 8, requires_grad=True)
+    outputs = product(inputs, layer, plus=others), layer(inputs) + others
+    torch.testing.assert_close(*outputs)
+    gradients = [torch.autograd.grad(each.square().sum(), [inputs, others, *layer.parameters()]) for each in outputs]
+    for found, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    with torch.inference_mode(), frozen({}):
+        torch.testing.assert_close(product(inputs, layer, plus=others), outputs[1])
 
 
 def test_few_rows_are_left_as_they_are():

@@ -131,7 +131,9 @@ def _layer(layer: Any, whole: Any, hidden: Tensor, *given: Any, **named: Any) ->
 
 
 def _added(output: Any, inputs: Tensor, *, to: Tensor) -> Tensor:
-    return output.LayerNorm(output.dropout(product(inputs, output.dense)) + to)  # type: ignore[no-any-return]
+    if output.training and output.dropout.p:
+        return output.LayerNorm(output.dropout(product(inputs, output.dense)) + to)  # type: ignore[no-any-return]
+    return output.LayerNorm(product(inputs, output.dense, plus=to))  # type: ignore[no-any-return]
 
 
 def _widened(intermediate: Any, inputs: Tensor) -> Tensor:

@@ -41,28 +41,28 @@ def rows_to_add(rows: int) -> int:
     return -rows % _ROWS_STEP if rows >= _FEWEST_ROWS and _capability() else 0
 
 
-def product(inputs: Tensor, *layers: nn.Linear, gelu: bool = False) -> Tensor:
-    """Return what linear layers make of the same inputs, side by side, as one product; if asked, its GELU."""
+def product(rows: Tensor, *layers: nn.Linear, gelu: bool = False, plus: Tensor | None = None) -> Tensor:
+    """Return what linear layers make of the same rows, side by side, as one product; its GELU, or plus others."""
     layouts = _layouts.value
-    if not _suits(inputs):
-        outputs = functional.linear(inputs, *_joined(_weights(layers)))
+    outputs: Tensor
+    if not _suits(rows):
+        outputs = functional.linear(rows, *_joined(_weights(layers)))
+        outputs = outputs if plus is None else outputs + plus
     elif layouts is not None:
         fused = gelu and _capability() == "AVX512"  # with AVX2, oneDNN's GELU is slower than torch's
-        outputs = _linear(inputs, *_laid_out(layers, layouts), then="gelu" if fused else "none")
+        outputs = _linear(rows, *_laid_out(layers, layouts), then="gelu" if fused else "none", plus=plus)
         gelu = gelu and not fused
     else:
-        rows: Tensor = _Product.apply(inputs.flatten(0, -2), *_weights(layers))  # type: ignore[no-untyped-call]
-        outputs = rows.view(*inputs.shape[:-1], -1)
+        outputs = _Product.apply(rows, plus, *_weights(layers))  # type: ignore[no-untyped-call]
     return functional.gelu(outputs) if gelu else outputs
 
 
-def _suits(inputs: Tensor) -> bool:
-    """Tell whether oneDNN is the faster way for a product with these inputs."""
-    rows = inputs.shape[:-1].numel()
+def _suits(rows: Tensor) -> bool:
+    """Tell whether oneDNN is the faster way for a product with these rows."""
     return (
-        rows >= _FEWEST_ROWS
-        and rows % _ROWS_STEP == 0
-        and inputs.dtype == torch.float32
+        len(rows) >= _FEWEST_ROWS
+        and len(rows) % _ROWS_STEP == 0
+        and rows.dtype == torch.float32
         and not torch.is_autocast_enabled("cpu")
         and bool(_capability())
     )
@@ -96,8 +96,13 @@ def _laid_out(layers: tuple[nn.Linear, ...], layouts: Layouts) -> tuple[Tensor, 
     return layouts[layers]
 
 
-def _linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None, *, then: str = "none") -> Tensor:
-    outputs: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, then, [], "none")
+def _linear(
+    rows: Tensor, weight: Tensor, bias: Tensor | None = None, *, then: str = "none", plus: Tensor | None = None
+) -> Tensor:
+    linear = torch.ops.mkldnn._linear_pointwise
+    outputs: Tensor = (
+        linear(rows, weight, bias, then, [], "none") if plus is None else linear.binary(rows, plus, weight, bias, "add")
+    )
     return outputs
 
 
@@ -105,21 +110,23 @@ class _Product(torch.autograd.Function):
     """`functional.linear` of rows and several layers, by oneDNN, but for what MKL does faster."""
 
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, *weights: Tensor) -> Tensor:
+    def forward(ctx: Any, rows: Tensor, plus: Tensor | None, *weights: Tensor) -> Tensor:
         """Take the layers' weights and then their biases."""
-        ctx.save_for_backward(inputs, *weights)
-        return _linear(inputs, *_joined(weights))
+        ctx.adds = plus is not None
+        ctx.save_for_backward(rows, *weights)
+        return _linear(rows, *_joined(weights), plus=plus)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
-        inputs, *weights = ctx.saved_tensors
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        rows, *weights = ctx.saved_tensors
         # Joined anew rather than kept: a copy of many layers' weights would stay until their turn comes.
         weight, _ = _joined(weights)
         sizes = [len(part) for part in weights[: len(weights) // 2]]
         # A product with ones sums the rows in two thirds of the time of `sum`.
-        of_weights, of_biases = _outer(gradient, inputs), gradient.new_ones(len(gradient)) @ gradient
-        return _linear(gradient, weight.t()), *torch.split(of_weights, sizes), *torch.split(of_biases, sizes)
+        of_weights, of_biases = _outer(gradient, rows), gradient.new_ones(len(gradient)) @ gradient
+        of_rows, of_plus = _linear(gradient, weight.t()), gradient if ctx.adds else None
+        return of_rows, of_plus, *torch.split(of_weights, sizes), *torch.split(of_biases, sizes)
 
 
 def _outer(left: Tensor, right: Tensor) -> Tensor:
