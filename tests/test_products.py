@@ -59,17 +59,19 @@ def test_frozen_weights_give_the_same_for_any_number_of_rows(cpu, rows, gelu):
         torch.testing.assert_close(outputs, plain(inputs, layers, gelu=gelu), atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("gelu", [False, True])
 @pytest.mark.parametrize("rows", [5, 16, 32])
-def test_what_is_added_has_its_gradients_too(cpu, rows):
+def test_what_is_added_has_its_gradients_too(cpu, rows, gelu):
     (layer,), inputs = layers_of(1), torch.randn(rows, 24, requires_grad=True)
     others = torch.randn(rows, 8, requires_grad=True)
-    outputs = product(inputs, layer, plus=others), layer(inputs) + others
+    plain = layer(inputs) + others
+    outputs = product(inputs, layer, gelu=gelu, plus=others), functional.gelu(plain) if gelu else plain
     torch.testing.assert_close(*outputs)
     gradients = [torch.autograd.grad(each.square().sum(), [inputs, others, *layer.parameters()]) for each in outputs]
     for found, expected in zip(*gradients, strict=True):
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
     with torch.inference_mode(), frozen({}):
-        torch.testing.assert_close(product(inputs, layer, plus=others), outputs[1])
+        torch.testing.assert_close(product(inputs, layer, gelu=gelu, plus=others), outputs[1])
 
 
 def test_few_rows_are_left_as_they_are():

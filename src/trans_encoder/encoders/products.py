@@ -42,14 +42,14 @@ def rows_to_add(rows: int) -> int:
 
 
 def product(rows: Tensor, *layers: nn.Linear, gelu: bool = False, plus: Tensor | None = None) -> Tensor:
-    """Return what linear layers make of the same rows, side by side, as one product; its GELU, or plus others."""
+    """Return what linear layers make of the same rows, side by side, as one product; plus others, and its GELU."""
     layouts = _layouts.value
     outputs: Tensor
     if not _suits(rows):
         outputs = functional.linear(rows, *_joined(_weights(layers)))
         outputs = outputs if plus is None else outputs + plus
     elif layouts is not None:
-        fused = gelu and _capability() == "AVX512"  # with AVX2, oneDNN's GELU is slower than torch's
+        fused = gelu and plus is None and _capability() == "AVX512"  # with AVX2, oneDNN's GELU is slower than torch's
         outputs = _linear(rows, *_laid_out(layers, layouts), then="gelu" if fused else "none", plus=plus)
         gelu = gelu and not fused
     else:
