@@ -18,9 +18,7 @@ from trans_encoder.encoders.tokens import Integers, PairTokens
 class Contrast:
     """Pairs of positives, each a sentence with itself or with another, against the rest of their batch."""
 
-    side_by_side = (
-        False  # views differ by what is dropped, which has one order of draws, so the model is taken as it is
-    )
+    side_by_side = False  # its views differ by what is dropped, and draws have one order only
 
     def __init__(self, encoder: BiEncoder, positives: PairTokens, *, plan: ContrastPlan, seed: int) -> None:
         """Contrast these positives; the seed decides the masked spans."""
