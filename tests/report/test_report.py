@@ -347,7 +347,7 @@ before = peak()
 print(write_report([run]).stat().st_size, peak() - before)
 """
     command = [sys.executable, "-c", code, str(tmp_path)]
-    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True)
     size, kilobytes = map(int, done.stdout.split())
     assert size < 600_000
     assert kilobytes < 150_000  # the texts of each of the two files are 300 MB

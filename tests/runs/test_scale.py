@@ -170,7 +170,7 @@ def test_workers_end_with_a_killed_owner(tmp_path):
         "    with side_by_side(1) as engine:\n        list(engine(folder, [Stage('worker', {}, tell_and_sleep)]))\n"
     )
     (tmp_path / "program.py").write_text(program)
-    paths = [str(Path(__file__).parent), *sys.path]
+    paths = [str(Path(__file__).parents[1]), *sys.path]
     owner = subprocess.Popen(
         [sys.executable, "program.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     )
