@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
+from trans_encoder.data import tasks
 from trans_encoder.data.hub import HUB_SPLITS, from_hub_rows
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TASKS, Task, TestSet, load_task
@@ -90,6 +91,27 @@ def test_the_sts_pool_is_made_of_its_parts_where_it_is_not_given(data_dir):
     assert len(load_task("sts", data_dir=data_dir).pairs) == 5 * 3 + 2 * 3 * 3
 
 
+def test_a_folder_without_the_whole_sts_pool_gets_the_inputs_that_were_never_scored(data_dir, caplog):
+    (data_dir / "sts_pool" / "train.tsv.gz").unlink()
+    for year in ("sts15", "sts16"):
+        write_split(data_dir, f"{year}/unscored", scores=None)
+    task = load_task("sts", data_dir=data_dir)
+    assert len(task.pairs) == 7 * 3 + 2 * 3 * 3
+    assert (task.notes, caplog.messages) == ((), [])
+
+
+def test_the_sts_pool_of_the_hub_says_how_many_pairs_the_paper_had_and_where_the_rest_is(data_dir, caplog, monkeypatch):
+    (data_dir / "sts_pool" / "train.tsv.gz").unlink()
+    monkeypatch.setattr(tasks, "load_hub_split", lambda split: PairSet.read(data_dir / f"{split}.tsv.gz"))
+    task = load_task("sts")
+    (note,) = task.notes
+    assert "33 pairs, the paper's 37,081" in note
+    assert "SemEval packages" in note
+    assert "sts15/unscored.tsv.gz and sts16/unscored.tsv.gz" in note
+    assert caplog.messages == [note]
+    assert load_task("sts-b").notes == ()
+
+
 def test_other_formats_will_do(data_dir):
     (data_dir / "stsb" / "dev.tsv.gz").unlink()
     (data_dir / "stsb" / "dev.jsonl").write_text(
@@ -149,6 +171,7 @@ def hub_rows(split: str, count: int) -> Dataset:
         ("qqp/train", 10_500, 10_000),
         ("qqp/dev", 12_000, 1_000),
         ("qqp/test", 12_000, 10_000),
+        ("qnli/train", 10_500, 10_000),
         ("qnli/dev", 5_463, 1_000),
         ("qnli/test", 5_463, 4_463),
         ("snli/dev", 20, 20),
@@ -168,6 +191,13 @@ def test_hub_samples_of_one_split_do_not_overlap_and_qnli_labels_are_turned_roun
     assert len(test.without(dev)) == len(test)
     answered = Dataset.from_dict({"question": ["q", "r"], "sentence": ["yes", "no"], "label": [0, 1]})
     assert from_hub_rows(answered, where=HUB_SPLITS["qnli/dev"]).scores.tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(("split", "first"), [("train", 0), ("dev", 0), ("test", 1_000)])
+def test_qnli_from_the_hub_is_the_authors_own_sample(split, first):
+    pairs = from_hub_rows(hub_rows(f"qnli/{split}", 10_500), where=HUB_SPLITS[f"qnli/{split}"])
+    lefts = pairs.sentence1.to_pylist()
+    assert lefts == [f"left {place}" for place in range(first, first + len(pairs))]
 
 
 @pytest.fixture

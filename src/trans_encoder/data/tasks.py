@@ -1,5 +1,6 @@
 """Tasks: an unlabelled pool of training pairs, a dev set and test sets, for the paper's tasks and for one's own."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -14,6 +15,8 @@ from trans_encoder.data.hub import HUB_SPLITS, load_hub_split
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.readers import FORMATS
 from trans_encoder.errors import ConfigurationError, DataError
+
+logger = logging.getLogger(__name__)
 
 Metric = Literal["spearman", "auc"]
 
@@ -66,6 +69,8 @@ class Task:
     dev: TestSet | None = None
     tests: Mapping[str, TestSet] = field(default_factory=dict)
     symmetric: bool = True
+    notes: tuple[str, ...] = ()
+    """How the data differ from the paper's, if they do."""
 
     @property
     def metric(self) -> Metric:
@@ -131,7 +136,10 @@ TASKS: Mapping[str, Declaration] = {
 """The paper's tasks (section 3); a pool holds all pairs of its task, unlabelled."""
 
 _STS_POOL = tuple(f"{year}/test" for year in _STS_YEARS) + _whole("stsb") + _whole("sickr")
-"""What the STS pool is made of where it is not given as a file: all inputs that were scored."""
+"""The scored part of the STS pool, for sources that do not have the pool as one split."""
+_STS_UNSCORED = ("sts15/unscored", "sts16/unscored")
+"""Inputs of SemEval 2015 and 2016 that were never scored: in the SemEval packages, but in no data set of the hub."""
+_STS_POOL_OF_THE_PAPER = 37_081
 
 
 _NO_PAIRS = PairSet(pa.table({name: pa.array([], pa.large_string()) for name in ("sentence1", "sentence2")}))
@@ -152,6 +160,9 @@ def load_task(
     if tests_only:
         return Task(name, _NO_PAIRS, tests=tests, symmetric=declared.symmetric)
     pool = _combined([_load_pool(split, source) for split in declared.pool])
+    notes = _pool_notes(name, pool, source)
+    for note in notes:
+        logger.warning("%s", note)
     if inductive:
         pool = reduce(PairSet.without, (test.pairs for test in tests.values()), pool)
     return Task(
@@ -160,6 +171,7 @@ def load_task(
         dev=TestSet(declared.dev.replace("/", "-"), source.load(declared.dev)) if declared.dev else None,
         tests=tests,
         symmetric=declared.symmetric,
+        notes=notes,
     )
 
 
@@ -210,8 +222,21 @@ def _load_pool(split: str, source: _Folder | _Hub) -> PairSet:
     alternatives = split.split("|")
     found = next((name for name in alternatives if source.has(name)), alternatives[0])
     if found == "sts_pool/train" and not source.has(found):
-        return _combined([_load_pool(part, source) for part in _STS_POOL])
+        unscored = [part for part in _STS_UNSCORED if source.has(part)]
+        return _combined([source.load(part, scores=False) for part in (*_STS_POOL, *unscored)])
     return source.load(found, scores=False)
+
+
+def _pool_notes(name: str, pool: PairSet, source: _Folder | _Hub) -> tuple[str, ...]:
+    """Say how far the STS pool falls short of the paper's, if inputs are missing from the source."""
+    missing = [part for part in _STS_UNSCORED if not source.has(part)]
+    if name != "sts" or source.has("sts_pool/train") or not missing:
+        return ()
+    return (
+        f"the pool of task sts has {len(pool):,} pairs, the paper's {_STS_POOL_OF_THE_PAPER:,}: inputs of STS15 and "
+        f"STS16 that were never scored are not there. They are in the SemEval packages; with --data-dir, give them as "
+        f"{' and '.join(f'{part}.tsv.gz' for part in missing)}",
+    )
 
 
 def _combined(parts: list[PairSet]) -> PairSet:
