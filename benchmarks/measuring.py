@@ -12,7 +12,7 @@ import torch
 
 from trans_encoder import TestSet, load_task
 from trans_encoder.encoders import Encoder
-from trans_encoder.encoders.shortcuts import reads_first_token
+from trans_encoder.fast.last_layer import reads_first_token
 
 
 def matmul_rate(*, size: int = 1024, seconds: float = 2.0) -> float:

@@ -20,7 +20,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import PreTrainedTokenizerFast
 
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.encoders import passes
+from trans_encoder.fast import threads as passes
 
 torch.set_num_threads(1)
 transformers.utils.logging.set_verbosity_error()

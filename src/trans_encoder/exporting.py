@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from trans_encoder.encoders import Encoder, load_encoder
-from trans_encoder.encoders.shortcuts import first_token_only
 from trans_encoder.errors import ConfigurationError, MissingExtraError, RunError
+from trans_encoder.fast.last_layer import first_token_only
 from trans_encoder.files import atomic_folder
 
 Format = Literal["safetensors", "onnx"]

@@ -10,9 +10,10 @@ from torch.nn import functional
 
 from trans_encoder.bootstrapping.plan import ContrastPlan
 from trans_encoder.bootstrapping.views import TokenIds, mask_span
-from trans_encoder.encoders.batching import Inputs, assemble, split_by_length
+from trans_encoder.encoders.batching import assemble
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.tokens import Integers, PairTokens
+from trans_encoder.fast.plain import Inputs, split_by_length
 
 
 class Contrast:

@@ -7,12 +7,10 @@ import torch
 from numpy.typing import NDArray
 
 from trans_encoder.encoders.tokens import Integers, Layout
-
-Inputs = dict[str, torch.Tensor]
+from trans_encoder.fast.plain import Inputs
 
 _WINDOW_BATCHES = 64
 _RUNS_IN_BATCH = 4
-_PADDING_TOLERATED = 0.10
 
 
 def budget_batches(lengths: Integers, *, max_batch_tokens: int) -> Iterator[Integers]:
@@ -47,18 +45,6 @@ def epoch_batches(lengths: Integers, *, batch_size: int, seed: int, epoch: int, 
         last = len(runs) if len(runs[-1]) == run else len(runs) - 1
         order = np.concatenate([runs[i] for i in random.permutation(last)] + runs[last:])
     return np.split(order, range(batch_size, len(order), batch_size))
-
-
-def split_by_length(lengths: Integers, *, at_least: int = 1) -> list[NDArray[np.intp]]:
-    """Split the inputs of a batch into few groups of similar length, where that saves enough padding."""
-    order = np.argsort(lengths, kind="stable")
-    useful = int(lengths.sum())
-    for parts in (at_least, *(parts for parts in (2, 4, 8) if parts > at_least)):
-        groups = [group for group in np.array_split(order, parts) if len(group)]
-        computed = sum(len(group) * int(lengths[group].max()) for group in groups)
-        if computed <= useful * (1 + _PADDING_TOLERATED) or len(groups) < parts:
-            break
-    return groups
 
 
 def assemble(texts: Sequence[Sequence[NDArray[np.int32]]], layout: Layout) -> Inputs:

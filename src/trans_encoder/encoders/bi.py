@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.encoders.batching import Inputs, assemble, budget_batches
+from trans_encoder.encoders.batching import assemble, budget_batches
 from trans_encoder.encoders.known import PoolingMode, known_pooling
 from trans_encoder.encoders.loading import (
     Kind,
@@ -31,8 +31,9 @@ from trans_encoder.encoders.loading import (
     is_sentence_encoder,
     save_model,
 )
-from trans_encoder.encoders.passes import Passes
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, Tokens
+from trans_encoder.fast.plain import Inputs
+from trans_encoder.fast.threads import Passes
 from trans_encoder.progress import progress
 
 logger = logging.getLogger(__name__)

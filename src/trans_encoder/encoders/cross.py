@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.encoders.batching import Inputs, assemble, budget_batches
+from trans_encoder.encoders.batching import assemble, budget_batches
 from trans_encoder.encoders.bi import Scores
 from trans_encoder.encoders.loading import (
     Kind,
@@ -22,9 +22,10 @@ from trans_encoder.encoders.loading import (
     inference,
     save_model,
 )
-from trans_encoder.encoders.passes import Passes
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, longest_first
 from trans_encoder.errors import ConfigurationError
+from trans_encoder.fast.plain import Inputs
+from trans_encoder.fast.threads import Passes
 from trans_encoder.progress import progress
 
 _BATCH_TOKENS = {"cpu": 2048, "mps": 8192, "cuda": 65536}

@@ -27,10 +27,10 @@ from transformers import (
 from trans_encoder.config import OptimisationPlan
 from trans_encoder.encoders.batching import epoch_batches
 from trans_encoder.encoders.loading import resolved_precision
-from trans_encoder.encoders.optimising import SharedOutAdamW, clip_gradients
 from trans_encoder.encoders.tokens import Integers
-from trans_encoder.encoders.vocabulary import TrainedVocabulary, word_embeddings
 from trans_encoder.errors import RunError
+from trans_encoder.fast.embeddings import TrainedVocabulary, word_embeddings
+from trans_encoder.fast.optimiser import SharedOutAdamW, clip_gradients
 from trans_encoder.files import checksums, write_json
 from trans_encoder.progress import progress
 from trans_encoder.ranks import from_all_ranks, from_first_rank, mean_of_ranks, peers_alive

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers.activations import GELUActivation
 
-from trans_encoder.encoders.products import product, rows_to_add
-from trans_encoder.encoders.scoped import Setting
+from trans_encoder.fast.matmul import product, rows_to_add
+from trans_encoder.fast.scoped import Setting
 
 _FAMILIES = {"bert", "roberta", "xlm-roberta", "camembert", "electra"}
 """Types of models whose inputs are words, types and positions, and nothing else."""

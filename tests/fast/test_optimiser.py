@@ -8,9 +8,9 @@ import torch
 from trans_encoder.config import TrainingPlan
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.loading import set_dropout
-from trans_encoder.encoders.optimising import SharedOutAdamW, clip_gradients
 from trans_encoder.encoders.trainer import StageTrainer
 from trans_encoder.encoders.training import Imitation, TrainingOptions
+from trans_encoder.fast.optimiser import SharedOutAdamW, clip_gradients
 
 
 @pytest.fixture

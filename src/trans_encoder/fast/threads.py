@@ -17,15 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trans_encoder.encoders.batching import Inputs, split_by_length
-from trans_encoder.encoders.packing import can_be_packed, packed
-from trans_encoder.encoders.products import Layouts, frozen
-from trans_encoder.encoders.shortcuts import can_read_first_token_only, first_token_only, reads_first_token
-from trans_encoder.encoders.tokens import Integers
+from trans_encoder.fast.last_layer import can_read_first_token_only, first_token_only, reads_first_token
+from trans_encoder.fast.matmul import Layouts, frozen
+from trans_encoder.fast.packing import can_be_packed, packed
+from trans_encoder.fast.plain import Forward, Inputs, Lengths, split_by_length
 
 T = TypeVar("T")
 R = TypeVar("R")
-Forward = Callable[[nn.Module, Inputs], Tensor]
 
 _MOST = 4
 """Passes at a time: more would make a batch's groups too small. Further cores work within each pass."""
@@ -49,7 +47,7 @@ class Passes:
         self._twins: dict[Tensor, list[nn.Parameter]] = {}  # of each weight those in the other replicas
         self._pool: ThreadPoolExecutor | None = None
 
-    def split(self, lengths: Integers) -> list[NDArray[np.intp]]:
+    def split(self, lengths: Lengths) -> list[NDArray[np.intp]]:
         """Split the inputs of a batch into groups, a pass for each, by their lengths."""
         threads = len(self._replicas)
         if self._packed and self._model.device.type == "cpu":

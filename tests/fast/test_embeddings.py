@@ -12,7 +12,7 @@ from trans_encoder.config import TrainingPlan
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders import trainer as trainer_module
 from trans_encoder.encoders.training import TrainingOptions, train
-from trans_encoder.encoders.vocabulary import TrainedVocabulary, word_embeddings
+from trans_encoder.fast.embeddings import TrainedVocabulary, word_embeddings
 
 PLAN = TrainingPlan(
     learning_rate=1e-3, weight_decay=0.1, epochs=1, batch_size=4, max_tokens=32, dropout=0.0, dev_steps=2, loss="mse"

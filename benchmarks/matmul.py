@@ -1,7 +1,7 @@
 """Matrix products of a linear layer by MKL, which is torch's own way, and by oneDNN; what a new number of rows costs.
 
-    python benchmarks/products.py
-    ONEDNN_MAX_CPU_ISA=AVX2 python benchmarks/products.py
+    python benchmarks/matmul.py
+    ONEDNN_MAX_CPU_ISA=AVX2 python benchmarks/matmul.py
 
 One thread, GFLOP a second: the median of many products, operands warm.
 """

@@ -9,8 +9,8 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor
 from torch.nn import functional
 
-from trans_encoder.encoders.packing import bert_like_layers, is_plain, is_recomputed, packed_runs, unpacked
-from trans_encoder.encoders.scoped import Setting
+from trans_encoder.fast.packing import bert_like_layers, is_plain, is_recomputed, packed_runs, unpacked
+from trans_encoder.fast.scoped import Setting
 
 _first_only = Setting(False)
 

@@ -8,9 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from trans_encoder.encoders import BiEncoder, CrossEncoder, products
-from trans_encoder.encoders.packing import can_be_packed
-from trans_encoder.encoders.products import frozen, product, rows_to_add
+from trans_encoder.encoders import BiEncoder, CrossEncoder
+from trans_encoder.fast import matmul as products
+from trans_encoder.fast.matmul import frozen, product, rows_to_add
+from trans_encoder.fast.packing import can_be_packed
 
 HAS_IT = torch.backends.mkldnn.is_available()
 

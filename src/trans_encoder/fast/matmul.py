@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from trans_encoder.encoders.scoped import Setting
+from trans_encoder.fast.scoped import Setting
 
 Layouts = dict[tuple[nn.Linear, ...], tuple[Tensor, Tensor]]
 """The weights of layers as oneDNN wants them, and their biases; each is put in when it is first used."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trans_encoder.encoders.tokens import Integers
+from trans_encoder.fast.plain import Lengths
 
 
 class TrainedVocabulary:
@@ -21,7 +21,7 @@ class TrainedVocabulary:
     also touches no more of the gradient than the rows of its own tokens.
     """
 
-    def __init__(self, table: nn.Embedding, tokens: Integers) -> None:
+    def __init__(self, table: nn.Embedding, tokens: Lengths) -> None:
         """Take the rows of these tokens out of a table."""
         self._table, self._whole = table, table.weight
         padding = [] if table.padding_idx is None else [table.padding_idx]

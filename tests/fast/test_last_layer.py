@@ -10,7 +10,7 @@ import torch
 from conftest import FAMILIES
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.loading import set_dropout
-from trans_encoder.encoders.shortcuts import _read, can_read_first_token_only, first_token_only
+from trans_encoder.fast.last_layer import _read, can_read_first_token_only, first_token_only
 
 SHORTENED = {"bert", "roberta", "electra"}
 

@@ -10,10 +10,12 @@ import torch
 
 from conftest import FAMILIES
 from trans_encoder.config import TrainingPlan
-from trans_encoder.encoders import BiEncoder, CrossEncoder, passes, products
+from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.loading import set_dropout
-from trans_encoder.encoders.packing import packed, packed_runs
 from trans_encoder.encoders.training import TrainingOptions, train
+from trans_encoder.fast import matmul as products
+from trans_encoder.fast import threads as passes
+from trans_encoder.fast.packing import packed, packed_runs
 
 PACKED = {"bert", "roberta", "electra"}
 ENCODERS = (BiEncoder, CrossEncoder)
