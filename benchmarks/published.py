@@ -49,11 +49,15 @@ def train_bi(model: st.SentenceTransformer, labelled: PairSet, plan: TrainingPla
 
 
 def train_cross(model: st.CrossEncoder, labelled: PairSet, plan: TrainingPlan, *, seed: int) -> None:
-    clamped = labelled.with_scores(np.clip(np.asarray(labelled.scores), 0, 1)).both_orders()
+    clamped = labelled.with_scores(np.clip(np.asarray(labelled.scores), 0, 1))
+    swapped = PairSet.from_lists(clamped.sentence2.to_pylist(), clamped.sentence1.to_pylist(), scores=clamped.scores)
     with tempfile.TemporaryDirectory() as folder:
         arguments = CrossEncoderTrainingArguments(output_dir=folder, **_settings(plan, seed))
         CrossEncoderTrainer(
-            model=model, args=arguments, train_dataset=_dataset(clamped), loss=BinaryCrossEntropyLoss(model)
+            model=model,
+            args=arguments,
+            train_dataset=_dataset(clamped.concat(swapped)),
+            loss=BinaryCrossEntropyLoss(model),
         ).train()
 
 

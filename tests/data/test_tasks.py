@@ -200,27 +200,15 @@ def test_qnli_from_the_hub_is_the_authors_own_sample(split, first):
     assert lefts == [f"left {place}" for place in range(first, first + len(pairs))]
 
 
-@pytest.fixture
-def own_files(tmp_path: Path) -> Path:
-    (tmp_path / "pairs.csv").write_text("premise,hypothesis,label\na,b,neutral\nc,d,contradiction\n")
-    (tmp_path / "dev.jsonl").write_text('{"a": "x", "b": "y", "score": 3}\n{"a": "x", "b": "z", "score": 4.5}\n' * 2)
-    (tmp_path / "hard.tsv").write_text("a\tb\tlabel\nx\ty\t0\nx\tz\t1\n")
-    (tmp_path / "graded.tsv").write_text("a\tb\tscore\nx\ty\t0\nx\tz\t1\nx\tw\t2\n")
-    return tmp_path
-
-
-def test_a_task_of_ones_own_has_what_was_given_and_nothing_else(own_files):
-    bare = Task.from_files(own_files / "pairs.csv")
-    assert (bare.name, len(bare.pairs), bare.pairs.scores, bare.dev, bare.tests) == ("pairs", 2, None, None, {})
-    assert bare.metric == "spearman"
-    tests = [own_files / "hard.tsv", own_files / "graded.tsv"]
-    task = Task.from_files(own_files / "pairs.csv", dev=own_files / "dev.jsonl", tests=tests, symmetric=False)
-    assert task.dev.gold.tolist() == [3.0, 4.5, 3.0, 4.5]
-    assert task.metric == "auc"
-    assert {name: test.metric for name, test in task.tests.items()} == {"hard": "auc", "graded": "spearman"}
-    assert not task.symmetric
-    with pytest.raises(DataError, match=r"two test files have one name \(hard, hard\)"):
-        Task.from_files(own_files / "pairs.csv", tests=[own_files / "hard.tsv"] * 2)
+def test_the_metric_follows_the_gold():
+    gold = {"spearman": [3.0, 4.5, 1.0], "auc": [0.0, 1.0, 1.0]}
+    texts = ["x", "y", "z"]
+    for metric, scores in gold.items():
+        test = TestSet("dev", PairSet.from_lists(texts, texts[::-1], scores=scores))
+        assert test.metric == metric
+        assert Task("own", test.pairs, dev=test).metric == metric
+        assert Task("own", test.pairs, tests={"dev": test}).metric == metric
+    assert Task("own", PairSet.from_lists(texts, texts)).metric == "spearman"
 
 
 def test_a_test_set_needs_gold_that_varies():

@@ -52,7 +52,7 @@ def _read(path: Path, columns: tuple[str, ...] | None, *, expected: int) -> Surp
         return _unexplained(error, path) or _accepted(path, columns)
     report = pairs.report
     assert report is not None
-    if report.read != len(pairs) or report.total != expected:
+    if report.read != len(pairs) or report.read + report.bad != expected:
         return f"{report.read} read, {report.bad} bad, {len(pairs)} returned; the file has {expected}"
     try:
         strict = PairSet.read(path, columns=columns)
@@ -139,7 +139,7 @@ def raw_text(random: Random, folder: Path) -> Surprise:
     report = found.report
     assert report is not None
     expected = count_nonblank(content)
-    if report.lines.total != expected or report.kept != len(found):
+    if report.lines.read + report.lines.bad != expected or report.kept != len(found):
         return (
             f"{report.lines.read} read, {report.bad} bad, {len(found)} of {report.kept} kept; the file has {expected}"
         )

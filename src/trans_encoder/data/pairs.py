@@ -191,11 +191,6 @@ class PairSet:
 
         return self._spooled(kept())
 
-    def both_orders(self) -> "PairSet":
-        """Return the pairs followed by the same pairs swapped, with the same scores; no text is copied."""
-        swapped = self.table.set_column(0, "sentence1", self.sentence2).set_column(1, "sentence2", self.sentence1)
-        return PairSet(pa.concat_tables([self.table, swapped]))
-
     def with_scores(self, scores: npt.ArrayLike) -> "PairSet":
         """Return the same pairs with these scores."""
         values = np.asarray(scores, dtype=np.float64)

@@ -21,11 +21,6 @@ class ReadReport:
     blank: int
     problems: tuple[str, ...]
 
-    @property
-    def total(self) -> int:
-        """Lines (or rows, or records) of data in the source, blank lines apart."""
-        return self.read + self.bad
-
     def __str__(self) -> str:
         text = f"{self.source}: {self.read:,} read"
         if self.bad:

@@ -78,30 +78,6 @@ class Task:
         judged = [self.dev] if self.dev else list(self.tests.values())
         return judged[0].metric if judged else "spearman"
 
-    @classmethod
-    def from_files(
-        cls,
-        pairs: str | Path,
-        *,
-        dev: str | Path | None = None,
-        tests: Sequence[str | Path] = (),
-        symmetric: bool = True,
-        columns: Sequence[str] | None = None,
-        skip_bad: bool = False,
-    ) -> "Task":
-        """Make a task of one's own files: unlabelled pairs and, where there are any, labelled dev and test files."""
-        sets = [TestSet.read(path, columns=columns, skip_bad=skip_bad) for path in tests]
-        names = [test.name for test in sets]
-        if len(set(names)) != len(names):
-            raise DataError(f"two test files have one name ({', '.join(names)}); rename one of them")
-        return cls(
-            name=Path(pairs).name.split(".")[0],
-            pairs=PairSet.read(pairs, columns=columns, scores=False, skip_bad=skip_bad),
-            dev=None if dev is None else TestSet.read(dev, columns=columns, skip_bad=skip_bad),
-            tests={test.name: test for test in sets},
-            symmetric=symmetric,
-        )
-
 
 @dataclass(frozen=True)
 class Declaration:
