@@ -46,3 +46,12 @@ def progress(description: str, *, total: int) -> Iterator[Callable[[int], None]]
         yield lambda units: bars.advance(task, units)
     finally:
         bars.remove_task(task)
+
+
+def duration(seconds: float) -> str:
+    """Write a time in the two units that matter."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"

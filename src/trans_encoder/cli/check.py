@@ -6,7 +6,7 @@ from rich.table import Table
 
 from trans_encoder.cli.output import Shown, print_result
 from trans_encoder.cli.takes_job import takes_job
-from trans_encoder.progress import show_progress
+from trans_encoder.progress import duration, show_progress
 
 if TYPE_CHECKING:
     from trans_encoder.cli.jobs import Job
@@ -87,10 +87,3 @@ def _choice(job: "Job") -> str:
         return f"checkpoints chosen by {job.dev.metric} on {len(job.dev.pairs):,} pairs of {job.dev.name}"
     compared = "; cycles compared without labels, on held-out pairs" if job.config.selection == "label-free" else ""
     return f"the last checkpoints are kept{compared}"
-
-
-def duration(seconds: float) -> str:
-    """Write seconds as people say them."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

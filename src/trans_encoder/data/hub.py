@@ -30,7 +30,9 @@ class HubSplit:
     shuffled: bool = False
 
 
-_STS_YEARS = ("sts12", "sts13", "sts14", "sts15", "sts16")
+STS_YEARS = ("sts12", "sts13", "sts14", "sts15", "sts16")
+"""The yearly STS tasks, each of which has a test split alone."""
+
 _HUB_NAMES = {"train": "train", "dev": "validation", "test": "test"}
 _GLUE = "nyu-mll/glue"
 _QQP = ("question1", "question2", "label")
@@ -44,7 +46,7 @@ _SICK: dict[str, Any] = {
 }
 
 HUB_SPLITS: Mapping[str, HubSplit] = {
-    **{f"{year}/test": HubSplit(f"mteb/{year}-sts", "test", scale=(0.0, 5.0)) for year in _STS_YEARS},
+    **{f"{year}/test": HubSplit(f"mteb/{year}-sts", "test", scale=(0.0, 5.0)) for year in STS_YEARS},
     **{
         f"stsb/{name}": HubSplit("mteb/stsbenchmark-sts", split, scale=(0.0, 5.0)) for name, split in _HUB_NAMES.items()
     },

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trans_encoder.data.hub import HUB_SPLITS, load_hub_split
+from trans_encoder.data.hub import HUB_SPLITS, STS_YEARS, load_hub_split
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.readers import FORMATS
 from trans_encoder.errors import ConfigurationError, DataError
@@ -93,10 +93,8 @@ def _whole(name: str) -> tuple[str, ...]:
     return f"{name}/train", f"{name}/dev", f"{name}/test"
 
 
-_STS_YEARS = ("sts12", "sts13", "sts14", "sts15", "sts16")
-
 TASKS: Mapping[str, Declaration] = {
-    "sts": Declaration(pool=("sts_pool/train",), dev="stsb/dev", tests=(*_STS_YEARS, "stsb", "sickr")),
+    "sts": Declaration(pool=("sts_pool/train",), dev="stsb/dev", tests=(*STS_YEARS, "stsb", "sickr")),
     "sts-b": Declaration(pool=_whole("stsb"), dev="stsb/dev", tests=("stsb",)),
     "sick-r": Declaration(pool=_whole("sickr"), dev="sickr/dev", tests=("sickr",)),
     "qqp": Declaration(pool=_whole("qqp"), dev="qqp/dev", tests=("qqp",)),
@@ -111,7 +109,7 @@ TASKS: Mapping[str, Declaration] = {
 }
 """The paper's tasks (section 3); a pool holds all pairs of its task, unlabelled."""
 
-_STS_POOL = tuple(f"{year}/test" for year in _STS_YEARS) + _whole("stsb") + _whole("sickr")
+_STS_POOL = tuple(f"{year}/test" for year in STS_YEARS) + _whole("stsb") + _whole("sickr")
 """The scored part of the STS pool, for sources that do not have the pool as one split."""
 _STS_UNSCORED = ("sts15/unscored", "sts16/unscored")
 """Inputs of SemEval 2015 and 2016 that were never scored: in the SemEval packages, but in no data set of the hub."""

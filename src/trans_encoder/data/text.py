@@ -16,6 +16,7 @@ import xxhash
 from trans_encoder.data.documents import LineMeaning, read_sentences
 from trans_encoder.data.report import ReadReport, Tally
 from trans_encoder.data.storage import content_hash, open_table, save_table, spool
+from trans_encoder.data.words import WORD_RE2
 from trans_encoder.errors import DataError
 
 Duplicates = Literal["keep", "exact", "near"]
@@ -23,8 +24,6 @@ Duplicates = Literal["keep", "exact", "near"]
 
 _SCHEMA = pa.schema([("sentence", pa.large_string()), ("document", pa.int64())])
 _BATCH = 1 << 13
-# A run of letters and digits is a word; so is each character of the scripts that put no spaces between words.
-_WORD = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]|[\p{L}\p{M}\p{N}]+"
 _NOT_LETTERS = r"[^\p{L}\p{M}]+"
 
 
@@ -208,7 +207,7 @@ def _screened(
     while part := list(islice(sentences, _BATCH)):
         documents, texts = zip(*part, strict=True)
         batch = pa.RecordBatch.from_arrays([pa.array(texts, pa.large_string()), pa.array(documents)], schema=_SCHEMA)
-        words = pc.count_substring_regex(batch["sentence"], pattern=_WORD).to_numpy()
+        words = pc.count_substring_regex(batch["sentence"], pattern=WORD_RE2).to_numpy()
         characters = pc.utf8_length(batch["sentence"]).to_numpy()
         too_short = words < limits.min_words
         too_long = (words > limits.max_words) | (characters > limits.max_characters)

@@ -1,7 +1,15 @@
-"""The words of a text in any language: what white space separates; a text of few words is taken letter by letter."""
+"""What counts as a word in any language; a text of few words is taken letter by letter."""
+
+# Ranges of Thai, Lao, Myanmar, Khmer, kana and Han: scripts written without spaces.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+
+WORD = rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+"
+"""A run of letters and digits, or one character of a script without spaces, for Python's `re`."""
+WORD_RE2 = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]|[\p{L}\p{M}\p{N}]+"
+"""The same for RE2, the regular expressions of Arrow, whose \\W knows ASCII alone."""
 
 FEWEST_WORDS = 4
-"""Of fewer, edits of a text would leave too little to tell them apart."""
+"""Texts with fewer words are edited letter by letter: losing a word would leave too little of them."""
 
 
 def words_of(text: str) -> list[str]:
@@ -11,5 +19,5 @@ def words_of(text: str) -> list[str]:
 
 
 def joined(words: list[str], *, like: str) -> str:
-    """Put words, or letters, of a text together as they were in it."""
+    """Join words, or letters, as they were joined in the text `like`."""
     return (" " if len(like.split()) >= FEWEST_WORDS else "").join(words)

@@ -8,14 +8,11 @@ import faiss
 import numpy as np
 import numpy.typing as npt
 
+from trans_encoder.data.words import WORD
 from trans_encoder.encoders.bi import BiEncoder
 
 Method = Literal["lexical", "dense"]
 Positions = npt.NDArray[np.int64]
-
-# A word is a run of letters and digits; scripts written without spaces are split into characters.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
-_WORD = rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+"
 
 
 class Searcher(Protocol):
@@ -30,7 +27,7 @@ class LexicalSearcher:
 
     def __init__(self, sentences: Sequence[str]) -> None:
         """Index the sentences."""
-        tokenizer = bm25s.tokenization.Tokenizer(splitter=_WORD, stopwords=None)
+        tokenizer = bm25s.tokenization.Tokenizer(splitter=WORD, stopwords=None)
         self._words = tokenizer.tokenize(sentences, update_vocab=True, return_as="ids", show_progress=False)
         self._index = bm25s.BM25()
         self._index.index((self._words, tokenizer.get_vocab_dict()), show_progress=False)

@@ -14,12 +14,13 @@ from markupsafe import Markup
 
 from trans_encoder.errors import RunError
 from trans_encoder.files import atomic_file
+from trans_encoder.progress import duration
 from trans_encoder.report.charts import WIDTH, Dot, DotChart, dot_chart
 from trans_encoder.report.folder import RunFolder
 from trans_encoder.report.labels import Disagreement
 from trans_encoder.report.verdict import KINDS
 from trans_encoder.report.view import RunView, flat
-from trans_encoder.report.wording import duration, memory, number, shortened, signed
+from trans_encoder.report.wording import memory, number, shortened, signed
 
 _PAIRS = 300  # shown on one page
 

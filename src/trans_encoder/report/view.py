@@ -8,10 +8,10 @@ from itertools import groupby, pairwise
 from typing import Any
 
 import trans_encoder.report.labels as labels
+from trans_encoder.progress import duration
 from trans_encoder.report.charts import RidgeChart, Scatter, ScoreChart, kept_place, ridge_chart, scatter, score_chart
 from trans_encoder.report.folder import Checkpoint, RunFolder
 from trans_encoder.report.verdict import KINDS, Comparison, Headline, compare, overall
-from trans_encoder.report.wording import duration
 
 _SCATTER_POINTS = 900
 _FLAT = 0.01  # labels with a smaller standard deviation are worth a warning

@@ -26,15 +26,6 @@ def change(gain: Interval) -> str:
     return f"{signed(gain.value)}, {LEVEL} interval {signed(gain.low)} to {signed(gain.high)}"
 
 
-def duration(seconds: float) -> str:
-    """Write a time in the two units that matter."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
-
-
 def memory(size: float) -> str:
     """Write a number of bytes."""
     return f"{size / 2**30:.1f} GB" if size >= 2**30 else f"{size / 2**20:.0f} MB"
