@@ -19,12 +19,12 @@ from made_pairs import made_pairs
 from measuring import timed
 
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.manifest import RunFolder
 from trans_encoder.distill.shards import SHARD_PAIRS, LabelShard, cut, parts
-from trans_encoder.distill.stages import Stage
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.distill.work import Label
-from trans_encoder.engines.processes import side_by_side
+from trans_encoder.runs.manifest import RunFolder
+from trans_encoder.runs.stages import Stage
+from trans_encoder.runs.workers.processes import side_by_side
 
 
 def label(folder: Path, teacher: ModelRef, *, count: int, workers: int) -> float:

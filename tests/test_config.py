@@ -3,9 +3,9 @@
 import pytest
 
 from trans_encoder.config import MemberConfig, RunConfig, load_config, make_config, parse_overrides
-from trans_encoder.distill.differences import differences
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.presets import PRESETS
+from trans_encoder.runs.differences import differences
 
 
 @pytest.mark.parametrize("preset", PRESETS)

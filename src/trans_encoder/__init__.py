@@ -8,21 +8,21 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trans_encoder.bootstrapping import bootstrap
     from trans_encoder.config import MemberConfig, RunConfig, load_config
     from trans_encoder.data.pairs import PairSet
     from trans_encoder.data.tasks import Task, TestSet, load_task
     from trans_encoder.data.text import Text
+    from trans_encoder.distill.bootstrap import bootstrap
+    from trans_encoder.distill.from_text import distil_text
     from trans_encoder.distill.labels import PseudoLabels, label
     from trans_encoder.distill.run import Result, distil
     from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
     from trans_encoder.errors import ConfigurationError, DataError, MissingExtraError, RunError, TransEncoderError
     from trans_encoder.evaluation.evaluate import Evaluation, evaluate
     from trans_encoder.exporting import export
-    from trans_encoder.from_text import distil_text
     from trans_encoder.mining import mine
+    from trans_encoder.paper.experiment import experiment
     from trans_encoder.report import write_report
-    from trans_encoder.studies.experiment import experiment
 
 __version__ = version("trans-encoder")
 
@@ -43,11 +43,11 @@ _HOMES = {
     "TestSet": "data.tasks",
     "Text": "data.text",
     "TransEncoderError": "errors",
-    "bootstrap": "bootstrapping",
+    "bootstrap": "distill.bootstrap",
     "distil": "distill.run",
-    "distil_text": "from_text",
+    "distil_text": "distill.from_text",
     "evaluate": "evaluation.evaluate",
-    "experiment": "studies.experiment",
+    "experiment": "paper.experiment",
     "export": "exporting",
     "label": "distill.labels",
     "load_config": "config",

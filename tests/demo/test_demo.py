@@ -245,7 +245,7 @@ def test_the_whole_road_ends_with_two_encoders_figures_and_a_report(bert, tmp_pa
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("trans_encoder.encoders.training.fit", no_work)
-        patch.setattr("trans_encoder.bootstrapping.tuning.fit", no_work)
+        patch.setattr("trans_encoder.distill.bootstrap.tuning.fit", no_work)
         assert run_demo(tmp_path, model=str(bert), recipe=RECIPE).to_dict() == demo.to_dict()
 
     again = run_demo(tmp_path / "further", model=str(demo.run / "best" / "bi"), recipe=RECIPE)

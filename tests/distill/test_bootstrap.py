@@ -11,13 +11,13 @@ import torch
 from typer.testing import CliRunner
 
 from conftest import FAMILIES, sentence, words
-from trans_encoder.bootstrapping import bootstrap, make_plan
-from trans_encoder.bootstrapping.contrast import Contrast, duplicates, info_nce
-from trans_encoder.bootstrapping.tuning import find_positives, tokenised
-from trans_encoder.bootstrapping.views import dropped_heads, mask_span
 from trans_encoder.cli import app
 from trans_encoder.cli.writing import write_pairs
 from trans_encoder.data.text import Text
+from trans_encoder.distill.bootstrap import bootstrap, make_plan
+from trans_encoder.distill.bootstrap.contrast import Contrast, duplicates, info_nce
+from trans_encoder.distill.bootstrap.tuning import find_positives, tokenised
+from trans_encoder.distill.bootstrap.views import dropped_heads, mask_span
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.trainer import StageTrainer
 from trans_encoder.errors import ConfigurationError, DataError, RunError

@@ -7,14 +7,15 @@ import pytest
 from typer.testing import CliRunner
 
 from conftest import TINY_RUN
-from trans_encoder import distil_text, from_text
+from trans_encoder import distil_text
 from trans_encoder.cli import app
 from trans_encoder.cli.jobs import stand_ins
 from trans_encoder.config import make_config
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
+from trans_encoder.distill import from_text
+from trans_encoder.distill.from_text import MINED_PAIRS, is_begun, prepare
 from trans_encoder.errors import RunError
-from trans_encoder.from_text import MINED_PAIRS, is_begun, prepare
 from trans_encoder.report import ModelKey
 from trans_encoder.report.measuring import evaluate_run
 
@@ -113,7 +114,9 @@ def test_the_command_takes_documents_and_named_columns(bert, tmp_path):
 
 def test_as_many_pairs_are_mined_as_were_asked_for(bert, tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("trans_encoder.from_text.prepare", lambda *_, pairs, **__: asked.append(pairs) or stop())
+    monkeypatch.setattr(
+        "trans_encoder.distill.from_text.prepare", lambda *_, pairs, **__: asked.append(pairs) or stop()
+    )
 
     def stop():
         raise RunError("far enough")

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from conftest import TINY_RUN
-from trans_encoder.bootstrapping import bootstrap
 from trans_encoder.config import MemberConfig, make_config
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
+from trans_encoder.distill.bootstrap import bootstrap
 from trans_encoder.distill.labels import read_provenance
+from trans_encoder.distill.planning import plan_run
 from trans_encoder.distill.run import distil
 from trans_encoder.distill.selection import LabelFreeJudge, hold_out
 from trans_encoder.distill.team import ANCHOR, SMALL_STEPS, may_know_labels, resolve_members
 from trans_encoder.encoders import BiEncoder, CrossEncoder
-from trans_encoder.planning import plan_run
 from trans_encoder.report import write_report
 
 SHORT = {**TINY_RUN, "cycles": 1}

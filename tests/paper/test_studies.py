@@ -14,13 +14,13 @@ from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.known import KNOWN
 from trans_encoder.errors import ConfigurationError, DataError, RunError
 from trans_encoder.evaluation.evaluate import evaluate
+from trans_encoder.paper.catalogue import STUDIES
+from trans_encoder.paper.experiment import experiment
+from trans_encoder.paper.printed import figure, find_reference, hub_names, paper_models, paper_tables
+from trans_encoder.paper.scale import Scale
+from trans_encoder.paper.study import AVERAGE, Study, heading
+from trans_encoder.paper.table import Cell, Line, Table
 from trans_encoder.presets import PRESETS
-from trans_encoder.studies.catalogue import STUDIES
-from trans_encoder.studies.experiment import experiment
-from trans_encoder.studies.paper import figure, find_reference, hub_names, paper_models, paper_tables
-from trans_encoder.studies.scale import Scale
-from trans_encoder.studies.study import AVERAGE, Study, heading
-from trans_encoder.studies.table import Cell, Line, Table
 
 BINARY = ("qqp", "qnli", "mrpc")
 SIZES = {"train": 60, "dev": 24, "test": 30}

@@ -10,8 +10,8 @@ from faults.kills import changes
 from faults.laboratory import Laboratory, forked
 from faults.plan import suffer
 from faults.storage import altered, can_mount, damage
-from trans_encoder.distill import manifest
 from trans_encoder.report import ModelKey, save_evaluation, write_report
+from trans_encoder.runs import manifest
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,14 @@ from filelock import FileLock
 
 from conftest import TINY_RUN, contents
 from killing import in_a_process, killed, killed_until_it_ends
-from trans_encoder.bootstrapping import bootstrap
 from trans_encoder.data.text import Text
-from trans_encoder.distill.manifest import RunFolder
+from trans_encoder.distill.bootstrap import bootstrap
+from trans_encoder.distill.from_text import distil_text
 from trans_encoder.distill.run import distil
-from trans_encoder.distill.stages import one_by_one
 from trans_encoder.encoders.trainer import StageTrainer
 from trans_encoder.errors import RunError
-from trans_encoder.from_text import distil_text
+from trans_encoder.runs.manifest import RunFolder
+from trans_encoder.runs.stages import one_by_one
 
 
 @pytest.fixture

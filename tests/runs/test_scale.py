@@ -17,21 +17,22 @@ from scale.cluster import check_cluster
 from scale.laboratory import Laboratory, different_files
 from scale.ranks import check_ranks
 from scale.works import LONG, die, sleep_or_fail
-from trans_encoder.bootstrapping import bootstrap
 from trans_encoder.config import EngineConfig, load_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.text import Text
-from trans_encoder.distill import manifest, shards
-from trans_encoder.distill.manifest import RunFolder
+from trans_encoder.distill import shards
+from trans_encoder.distill.bootstrap import bootstrap
 from trans_encoder.distill.run import distil
-from trans_encoder.distill.stages import Stage, one_by_one
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders import tokens
 from trans_encoder.encoders.trainer import Share
-from trans_encoder.engines import make_engine
-from trans_encoder.engines.processes import side_by_side
 from trans_encoder.errors import ConfigurationError, MissingExtraError, RunError
 from trans_encoder.files import atomic_file
+from trans_encoder.runs import manifest
+from trans_encoder.runs.manifest import RunFolder
+from trans_encoder.runs.stages import Stage, one_by_one
+from trans_encoder.runs.workers import make_engine
+from trans_encoder.runs.workers.processes import side_by_side
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +165,7 @@ def test_a_worker_that_is_killed_is_named_with_what_to_do(folder):
 def test_workers_end_with_a_killed_owner(tmp_path):
     program = (
         "from pathlib import Path\nfrom scale.works import tell_and_sleep\n"
-        "from trans_encoder.distill.stages import Stage\nfrom trans_encoder.engines.processes import side_by_side\n"
+        "from trans_encoder.runs.stages import Stage\nfrom trans_encoder.runs.workers.processes import side_by_side\n"
         "if __name__ == '__main__':\n"
         "    folder = Path.cwd()\n    (folder / 'manifest.json').write_text('{}')\n"
         "    with side_by_side(1) as engine:\n        list(engine(folder, [Stage('worker', {}, tell_and_sleep)]))\n"
@@ -188,7 +189,7 @@ def test_workers_end_with_a_killed_owner(tmp_path):
 
 
 def test_a_worker_that_does_not_see_the_run_folder_says_so(tmp_path):
-    from trans_encoder.engines.task import do
+    from trans_encoder.runs.workers.task import do
 
     with pytest.raises(RunError, match="does not see the run folder"):
         do(die, tmp_path / "stage", run=tmp_path, threads=None)

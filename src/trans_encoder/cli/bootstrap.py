@@ -51,8 +51,8 @@ def bootstrap(
 
     Example: `trans-encoder bootstrap --text corpus.txt --model bert-base-uncased --out start`
     """
-    from trans_encoder.bootstrapping import bootstrap as run
     from trans_encoder.cli.reading import Reading
+    from trans_encoder.distill.bootstrap import bootstrap as run
 
     overrides = read_settings(assignments, options=_OPTIONS)
     with show_progress():

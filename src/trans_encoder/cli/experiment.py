@@ -11,7 +11,7 @@ from trans_encoder.cli.output import print_result
 from trans_encoder.progress import show_progress
 
 if TYPE_CHECKING:
-    from trans_encoder.studies.table import Table
+    from trans_encoder.paper.table import Table
 
 _OPTIONS = {
     "name": "the experiment's NAME",
@@ -52,7 +52,7 @@ def experiment(
 
     Example: `trans-encoder experiment sts --models bi-a --models bi-b --data-dir data --scale 0.2 --preset small`
     """
-    from trans_encoder.studies.experiment import experiment as run
+    from trans_encoder.paper.experiment import experiment as run
 
     if list_all:
         _print_list(as_json=json)
@@ -66,7 +66,7 @@ def experiment(
 
 
 def _print_list(*, as_json: bool) -> None:
-    from trans_encoder.studies.catalogue import STUDIES
+    from trans_encoder.paper.catalogue import STUDIES
 
     sheet = Sheet("name", "in the paper", "what it shows")
     for study in STUDIES.values():

@@ -14,8 +14,8 @@ from trans_encoder.config import EngineConfig, Inputs, RunConfig, load_config, p
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TASKS, Task, TestSet, load_task
 from trans_encoder.data.text import Text
+from trans_encoder.distill.from_text import MINED_PAIRS
 from trans_encoder.errors import ConfigurationError, DataError
-from trans_encoder.from_text import MINED_PAIRS
 from trans_encoder.mining import Mix
 
 

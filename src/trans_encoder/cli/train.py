@@ -29,12 +29,12 @@ def train(job: "Job", json: bool) -> None:
 
     Example: `trans-encoder train --text corpus.txt --model bert-base-uncased --out runs/mine`
     """
+    from trans_encoder.distill.from_text import Prepared, prepare
     from trans_encoder.distill.run import run
     from trans_encoder.distill.selection import DevJudge
-    from trans_encoder.engines import make_engine
-    from trans_encoder.from_text import Prepared, prepare
     from trans_encoder.report import write_report
     from trans_encoder.report.measuring import evaluate_run
+    from trans_encoder.runs.workers import make_engine
 
     with joined_ranks(), show_progress(), make_engine(job.engine, device=job.config.device) as engine:
         if job.text is not None:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trans_encoder.bootstrapping import bootstrap
 from trans_encoder.config import MemberConfig
 from trans_encoder.data.documents import text_files
 from trans_encoder.data.pairs import PairSet
@@ -13,11 +12,12 @@ from trans_encoder.data.text import Text
 from trans_encoder.demo.gold import Figures, Gold
 from trans_encoder.demo.reference import write_reference
 from trans_encoder.demo.start import embedded_start
+from trans_encoder.distill.bootstrap import bootstrap
+from trans_encoder.distill.from_text import distil_text
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.known import KNOWN, PoolingMode
 from trans_encoder.encoders.loading import is_sentence_encoder
 from trans_encoder.files import write_json
-from trans_encoder.from_text import distil_text
 from trans_encoder.report import ModelKey, save_evaluation, write_report
 
 

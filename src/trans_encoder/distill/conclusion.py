@@ -13,12 +13,12 @@ from trans_encoder.distill.cycle import START, Workshop
 from trans_encoder.distill.labels import read_provenance
 from trans_encoder.distill.result import RESULT, Chosen, MemberResult
 from trans_encoder.distill.selection import LEARNT, Candidate, Judge, choose, idle_cycles
-from trans_encoder.distill.stages import Stage
 from trans_encoder.distill.team import Member, ModelRef, Team
 from trans_encoder.distill.work import TRAINING, Keep
 from trans_encoder.encoders import Kind
 from trans_encoder.files import read_json, write_json
 from trans_encoder.ranks import is_first_rank
+from trans_encoder.runs.stages import Stage
 
 
 def idle(team: Team, workshop: Workshop, *, cycle: int) -> int:

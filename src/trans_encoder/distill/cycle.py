@@ -10,17 +10,17 @@ import numpy as np
 
 from trans_encoder.config import RunConfig
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.manifest import PREPARED, RunFolder
 from trans_encoder.distill.remining import MineAgain, Miner
 from trans_encoder.distill.selection import Judge
 from trans_encoder.distill.shards import parts
-from trans_encoder.distill.stages import Stage
 from trans_encoder.distill.team import Member, ModelRef, Team
-from trans_encoder.distill.tracking import LOGS
 from trans_encoder.distill.work import TRAINING, Anchor, JudgeStarts, Label, SavePairs, Student, Train, WriteHistory
 from trans_encoder.encoders import Kind
 from trans_encoder.files import read_json
 from trans_encoder.ranks import is_first_rank
+from trans_encoder.runs.manifest import PREPARED, RunFolder
+from trans_encoder.runs.stages import Stage
+from trans_encoder.runs.trackers import LOGS
 
 PAIRS, START, HISTORY = "pairs.arrow", "start.json", "history.jsonl"
 _FIRST_LABELS = "cycle-1/labels-bi.parquet"

@@ -7,10 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, cast
 
-from trans_encoder.distill.manifest import CONFIG
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Kind, load_encoder
 from trans_encoder.encoders.loading import best_device
 from trans_encoder.errors import RunError
+from trans_encoder.runs.manifest import CONFIG
 
 RESULT = "result.json"
 

@@ -16,19 +16,19 @@ from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.cards import Facts
 from trans_encoder.distill.conclusion import conclude, harm_notes, idle
 from trans_encoder.distill.cycle import Workshop, run_cycle
-from trans_encoder.distill.differences import differences
-from trans_encoder.distill.manifest import CONFIG, ENVIRONMENT, PREPARED, RunFolder, check_begun, run_folder
 from trans_encoder.distill.remining import Miner
 from trans_encoder.distill.result import Result
 from trans_encoder.distill.selection import DevJudge, Judge, LabelFreeJudge, hold_out
-from trans_encoder.distill.stages import Engine, one_by_one
 from trans_encoder.distill.team import Team, assemble, resolve_members
-from trans_encoder.distill.tracking import check_trackers
 from trans_encoder.encoders.loading import best_device
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.files import write_json
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank
+from trans_encoder.runs.differences import differences
+from trans_encoder.runs.manifest import CONFIG, ENVIRONMENT, PREPARED, RunFolder, check_begun, run_folder
+from trans_encoder.runs.stages import Engine, one_by_one
+from trans_encoder.runs.trackers import check_trackers
 
 __all__ = ["Result", "distil", "run"]
 

@@ -17,14 +17,14 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.labels import PseudoLabels, anchored, label
 from trans_encoder.distill.selection import Judge, best_anchor
 from trans_encoder.distill.shards import LabelShard, Sharded, cut
-from trans_encoder.distill.stages import scratch
 from trans_encoder.distill.team import Member, ModelRef
-from trans_encoder.distill.tracking import tracked
 from trans_encoder.encoders import BiEncoder, Encoder, Kind
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.files import atomic_file, atomic_folder, sha256, write_json
 from trans_encoder.ranks import is_first_rank
+from trans_encoder.runs.stages import scratch
+from trans_encoder.runs.trackers import tracked
 
 TRAINING = "training.json"
 """Beside the weights of every trained model: how the training went."""

@@ -8,10 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from trans_encoder.distill.manifest import damaged_files
 from trans_encoder.errors import RunError, TransEncoderError
 from trans_encoder.report.labels import LabelFile
 from trans_encoder.report.outcomes import Outcome, read_evaluation
+from trans_encoder.runs.manifest import damaged_files
 
 
 @dataclass(frozen=True)

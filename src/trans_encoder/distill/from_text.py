@@ -4,7 +4,7 @@ Everything is in the run folder; what comes before the cycles is in a folder of 
 
 ```
 RUN/from-text/
-  MEMBER/      stage 0 of a member that was a bare PLM (see `bootstrapping`)
+  MEMBER/      stage 0 of a member that was a bare PLM (see `distill.bootstrap`)
   pairs/       the mined pairs: mined/pairs.arrow, mined/mining.json; text.arrow if later cycles mine again
 ```
 """
@@ -17,20 +17,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from trans_encoder.bootstrapping import bootstrap
-from trans_encoder.bootstrapping.plan import ObjectiveName
-from trans_encoder.bootstrapping.stage import BI
 from trans_encoder.config import MemberConfig, RunConfig, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
-from trans_encoder.distill.manifest import PREPARED, RunFolder, check_begun, check_owned, run_folder
+from trans_encoder.distill.bootstrap import bootstrap
+from trans_encoder.distill.bootstrap.plan import ObjectiveName
+from trans_encoder.distill.bootstrap.stage import BI
 from trans_encoder.distill.remining import Miner
 from trans_encoder.distill.run import Result, run, settings_of
 from trans_encoder.distill.selection import DevJudge
-from trans_encoder.distill.stages import Stage, one_by_one
 from trans_encoder.distill.team import ModelRef, assemble, resolve_members
-from trans_encoder.distill.tracking import check_trackers
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.known import KNOWN
 from trans_encoder.encoders.loading import is_sentence_encoder
@@ -38,6 +35,9 @@ from trans_encoder.files import atomic_folder, write_json
 from trans_encoder.mining import DEFAULT_MIX, Mining, Mix, mine
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank
+from trans_encoder.runs.manifest import PREPARED, RunFolder, check_begun, check_owned, run_folder
+from trans_encoder.runs.stages import Stage, one_by_one
+from trans_encoder.runs.trackers import check_trackers
 
 MINED_PAIRS = 10_000
 """Pairs that are mined unless another number is given."""

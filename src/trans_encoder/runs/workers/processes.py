@@ -12,9 +12,9 @@ from multiprocessing.connection import Connection
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 
-from trans_encoder.distill.stages import Engine, Spent, Stage
-from trans_encoder.engines.task import RESUME, asked_threads, do
 from trans_encoder.errors import RunError
+from trans_encoder.runs.stages import Engine, Spent, Stage
+from trans_encoder.runs.workers.task import RESUME, asked_threads, do
 
 
 @contextmanager

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from trans_encoder.distill.manifest import check_shared
-from trans_encoder.distill.stages import Spent, Work, perform
+from trans_encoder.runs.manifest import check_shared
+from trans_encoder.runs.stages import Spent, Work, perform
 
 RESUME = "what is finished is kept, and the same command continues"
 

@@ -23,12 +23,12 @@ from typing import Any, Self
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
-from trans_encoder.distill.differences import differences
-from trans_encoder.distill.stages import Engine, Spent, Stage, one_by_one, scratch
 from trans_encoder.errors import ConfigurationError, RunError
 from trans_encoder.files import PARTIAL, sha256, write_json
 from trans_encoder.progress import progress
 from trans_encoder.ranks import from_all_ranks, from_first_rank, is_first_rank
+from trans_encoder.runs.differences import differences
+from trans_encoder.runs.stages import Engine, Spent, Stage, one_by_one, scratch
 
 logger = logging.getLogger(__name__)
 

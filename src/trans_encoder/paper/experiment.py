@@ -10,15 +10,15 @@ from typing import Any
 from trans_encoder.config import MemberConfig, make_config
 from trans_encoder.errors import ConfigurationError, RunError
 from trans_encoder.files import atomic_file, write_json
+from trans_encoder.paper.answers import Examiner
+from trans_encoder.paper.bench import Bench, Family
+from trans_encoder.paper.catalogue import STUDIES
+from trans_encoder.paper.predictions import Predictions
+from trans_encoder.paper.printed import figure, find_reference, find_team_reference, hub_names
+from trans_encoder.paper.scale import Scale
+from trans_encoder.paper.study import AVERAGE, Heading, Question, Study, ask
+from trans_encoder.paper.table import Cell, Line, Table
 from trans_encoder.progress import progress
-from trans_encoder.studies.answers import Examiner
-from trans_encoder.studies.bench import Bench, Family
-from trans_encoder.studies.catalogue import STUDIES
-from trans_encoder.studies.paper import figure, find_reference, find_team_reference, hub_names
-from trans_encoder.studies.predictions import Predictions
-from trans_encoder.studies.scale import Scale
-from trans_encoder.studies.study import AVERAGE, Heading, Question, Study, ask
-from trans_encoder.studies.table import Cell, Line, Table
 
 _FIRST_SEED = 42
 

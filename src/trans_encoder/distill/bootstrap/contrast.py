@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trans_encoder.bootstrapping.plan import ContrastPlan
-from trans_encoder.bootstrapping.views import TokenIds, mask_span
+from trans_encoder.distill.bootstrap.plan import ContrastPlan
+from trans_encoder.distill.bootstrap.views import TokenIds, mask_span
 from trans_encoder.encoders.batching import assemble
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.tokens import Integers, PairTokens

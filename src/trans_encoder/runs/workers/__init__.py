@@ -1,17 +1,17 @@
 """Where the stages of a run are done: here, in processes side by side, or on a Ray cluster. The result is the same.
 
-An engine is a function of a run folder and independent stages; see `distill.stages`.
+An engine is a function of a run folder and independent stages; see `runs.stages`.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from trans_encoder.config import EngineConfig
-from trans_encoder.distill.stages import Engine, one_by_one
-from trans_encoder.engines.on_ray import ray_tasks
-from trans_encoder.engines.processes import side_by_side
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.ranks import world_size
+from trans_encoder.runs.stages import Engine, one_by_one
+from trans_encoder.runs.workers.processes import side_by_side
+from trans_encoder.runs.workers.ray import ray_tasks
 
 __all__ = ["make_engine"]
 

@@ -15,17 +15,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trans_encoder.bootstrapping.plan import ContrastPlan, ObjectiveName, PresetName, make_plan
-from trans_encoder.bootstrapping.tuning import tune
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
+from trans_encoder.distill.bootstrap.plan import ContrastPlan, ObjectiveName, PresetName, make_plan
+from trans_encoder.distill.bootstrap.tuning import tune
 from trans_encoder.distill.cards import write_tuned_card
-from trans_encoder.distill.manifest import RunFolder, run_folder
 from trans_encoder.distill.selection import DevJudge, Judge
-from trans_encoder.distill.stages import Stage, one_by_one, scratch
 from trans_encoder.distill.team import ModelRef, may_know_labels
-from trans_encoder.distill.tracking import LOGS, check_trackers, tracked
 from trans_encoder.distill.work import TRAINING
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.known import PoolingMode
@@ -35,6 +32,9 @@ from trans_encoder.errors import ConfigurationError
 from trans_encoder.files import atomic_folder, write_json
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank, world_size
+from trans_encoder.runs.manifest import RunFolder, run_folder
+from trans_encoder.runs.stages import Stage, one_by_one, scratch
+from trans_encoder.runs.trackers import LOGS, check_trackers, tracked
 
 logger = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ from contextlib import nullcontext
 import numpy as np
 import pyarrow as pa
 
-from trans_encoder.bootstrapping.contrast import Contrast
-from trans_encoder.bootstrapping.plan import ContrastPlan
-from trans_encoder.bootstrapping.views import dropped_heads, has_dropout
 from trans_encoder.data.text import Text
+from trans_encoder.distill.bootstrap.contrast import Contrast
+from trans_encoder.distill.bootstrap.plan import ContrastPlan
+from trans_encoder.distill.bootstrap.views import dropped_heads, has_dropout
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.tokens import Integers, PairTokens, tokenise
 from trans_encoder.encoders.training import Training, TrainingOptions, fit

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
-from trans_encoder.studies.paper import Figure
-from trans_encoder.studies.study import Statistic, Study
+from trans_encoder.paper.printed import Figure
+from trans_encoder.paper.study import Statistic, Study
 
 _NOTHING = "-"
 

@@ -17,10 +17,10 @@ from trans_encoder.data.text import Text
 from trans_encoder.distill.conclusion import harm_notes
 from trans_encoder.distill.selection import DevJudge, Judge, LabelFreeJudge, hold_out
 from trans_encoder.distill.team import Member, assemble, resolve_members
-from trans_encoder.distill.tracking import check_trackers
 from trans_encoder.encoders import BiEncoder, Encoder, Kind
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.mining import Mix, mine
+from trans_encoder.runs.trackers import check_trackers
 
 _SCORED_PAIRS = 256
 _MINED_SENTENCES = 1000

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from trans_encoder.studies.study import Heading, Study, heading
+from trans_encoder.paper.study import Heading, Study, heading
 
 
 def _both_kinds(label: str, **asks: Any) -> tuple[Heading, ...]:

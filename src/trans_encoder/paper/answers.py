@@ -10,10 +10,10 @@ from trans_encoder.config import MemberConfig
 from trans_encoder.distill.labels import PseudoLabels
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.evaluation.metrics import spearman
+from trans_encoder.paper.bench import Bench
+from trans_encoder.paper.predictions import Predictions
+from trans_encoder.paper.study import Question
 from trans_encoder.report.folder import RunFolder
-from trans_encoder.studies.bench import Bench
-from trans_encoder.studies.predictions import Predictions
-from trans_encoder.studies.study import Question
 
 
 @dataclass(frozen=True)

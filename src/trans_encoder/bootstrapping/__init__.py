@@ -1,7 +1,0 @@
-"""Stage 0: from a PLM and raw text to a first bi-encoder, by contrastive tuning (section 2.1)."""
-
-from trans_encoder.bootstrapping.plan import ContrastPlan, make_plan
-from trans_encoder.bootstrapping.stage import Bootstrap, bootstrap
-from trans_encoder.bootstrapping.tuning import tune
-
-__all__ = ["Bootstrap", "ContrastPlan", "bootstrap", "make_plan", "tune"]
