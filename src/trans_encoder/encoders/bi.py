@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,7 +29,9 @@ from trans_encoder.encoders.loading import (
     fingerprint,
     inference,
     is_sentence_encoder,
+    own_length,
     save_model,
+    token_limit,
 )
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, Tokens
 from trans_encoder.fast.plain import Inputs
@@ -116,7 +118,12 @@ class BiEncoder:
     @property
     def max_tokens(self) -> int:
         """Longest sentence in tokens, special ones included."""
-        return int(self.model.max_seq_length or 512)
+        return own_length(self.model)
+
+    @property
+    def token_limit(self) -> int:
+        """Longest sentence that the model could take, whatever it is set to."""
+        return token_limit(self.model)
 
     @property
     def pooling(self) -> str:
@@ -158,42 +165,49 @@ class BiEncoder:
 
     def _embed(self, tokens: Tokens, sentences: NDArray[np.integer[Any]]) -> Scores:
         """Encode the given sentences, similar lengths together."""
-        lengths = self._cut(tokens.lengths[sentences]) + self.layout.extra
+        max_tokens = self.max_tokens
+        lengths = self._cut(tokens.lengths[sentences], max_tokens) + self.layout.extra
         embeddings: Scores | None = None
         with (
             inference(self.model, self.device, precision=self.precision),
             progress(f"encoding with {self.name}", total=len(sentences)) as advance,
         ):
             batches = budget_batches(lengths, max_batch_tokens=_BATCH_TOKENS[self.device.type])
-            for rows, batch in self.passes.predict(batches, lambda rows: self._inputs(tokens, sentences[rows])):
+            inputs = partial(self._inputs, tokens, max_tokens=max_tokens)
+            for rows, batch in self.passes.predict(batches, lambda rows: inputs(sentences[rows])):
                 if embeddings is None:
                     embeddings = np.empty((len(sentences), batch.shape[1]), dtype=np.float32)
                 embeddings[rows] = batch.numpy()
                 advance(len(rows))
         return embeddings if embeddings is not None else np.empty((0, 0), dtype=np.float32)
 
-    def _cut(self, lengths: Integers) -> Integers:
-        return np.minimum(lengths, self.max_tokens - self.layout.extra)
+    def _cut(self, lengths: Integers, max_tokens: int) -> Integers:
+        return np.minimum(lengths, max_tokens - self.layout.extra)
 
-    def _inputs(self, tokens: Tokens, sentences: NDArray[np.integer[Any]]) -> Inputs:
-        room = self.max_tokens - self.layout.extra
+    def _inputs(self, tokens: Tokens, sentences: NDArray[np.integer[Any]], max_tokens: int) -> Inputs:
+        room = max_tokens - self.layout.extra
         return assemble([[tokens[sentence][:room]] for sentence in sentences], self.layout)
 
     # What training needs: how long an example is, how a batch is put together, what the student says of it.
 
-    def lengths(self, pairs: PairTokens) -> Integers:
-        """Return how many tokens each pair costs."""
-        lengths: Integers = self._cut(pairs.tokens.lengths) + self.layout.extra
+    def whole_lengths(self, pairs: PairTokens) -> Integers:
+        """Return how many tokens each distinct sentence has before any cut, special ones included."""
+        return pairs.tokens.whole + self.layout.extra
+
+    def lengths(self, pairs: PairTokens, *, max_tokens: int | None = None) -> Integers:
+        """Return how many tokens each pair costs, its sentences cut to `max_tokens` or the model's own length."""
+        lengths: Integers = self._cut(pairs.tokens.lengths, max_tokens or self.max_tokens) + self.layout.extra
         return lengths[pairs.index[:, 0]] + lengths[pairs.index[:, 1]]
 
-    def collate(self, pairs: PairTokens, rows: Integers) -> dict[str, Any]:
+    def collate(self, pairs: PairTokens, rows: Integers, *, max_tokens: int | None = None) -> dict[str, Any]:
         """Build one batch: each distinct sentence once, in groups of similar length, and which two make each pair."""
+        max_tokens = max_tokens or self.max_tokens
         sentences, place = np.unique(pairs.index[rows], return_inverse=True)
-        groups = self.passes.split(self._cut(pairs.tokens.lengths[sentences]) + self.layout.extra)
+        groups = self.passes.split(self._cut(pairs.tokens.lengths[sentences], max_tokens) + self.layout.extra)
         position = np.empty(len(sentences), dtype=np.int64)
         position[np.concatenate(groups)] = np.arange(len(sentences))
         return {
-            "inputs": [self._inputs(pairs.tokens, sentences[group]) for group in groups],
+            "inputs": [self._inputs(pairs.tokens, sentences[group], max_tokens) for group in groups],
             "place": torch.from_numpy(position[place.reshape(-1, 2)]),
         }
 

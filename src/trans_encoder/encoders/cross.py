@@ -20,7 +20,9 @@ from trans_encoder.encoders.loading import (
     explained,
     fingerprint,
     inference,
+    own_length,
     save_model,
+    token_limit,
 )
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, longest_first
 from trans_encoder.errors import ConfigurationError
@@ -74,7 +76,7 @@ class CrossEncoder:
             )
         if max_tokens is not None:
             check_length(model, max_tokens, name=name)
-            model.max_length = max_tokens
+            model.max_seq_length = max_tokens
         return cls(model, name=str(name))
 
     @property
@@ -85,7 +87,12 @@ class CrossEncoder:
     @property
     def max_tokens(self) -> int:
         """Longest pair in tokens, special ones included."""
-        return int(self.model.max_length or 512)
+        return own_length(self.model)
+
+    @property
+    def token_limit(self) -> int:
+        """Longest pair that the model could take, whatever it is set to."""
+        return token_limit(self.model)
 
     def fingerprint(self) -> dict[str, str]:
         """Tell apart the model that was loaded from others."""
@@ -97,24 +104,25 @@ class CrossEncoder:
 
     def score(self, pairs: PairSet) -> Scores:
         """Return the probability that the cross-encoder gives to each pair, in the given order (section 2.3)."""
-        tokenised = self.tokeniser(pairs, max_tokens=self.max_tokens)
+        max_tokens = self.max_tokens
+        tokenised = self.tokeniser(pairs, max_tokens=max_tokens)
         scores = np.empty(len(pairs), dtype=np.float32)
         with (
             inference(self.model, self.device, precision=self.precision),
             progress(f"scoring with {self.name}", total=len(pairs)) as advance,
         ):
             batches = budget_batches(self.lengths(tokenised), max_batch_tokens=_BATCH_TOKENS[self.device.type])
-            for rows, logits in self.passes.predict(batches, lambda rows: self._inputs(tokenised, rows)):
+            for rows, logits in self.passes.predict(batches, lambda rows: self._inputs(tokenised, rows, max_tokens)):
                 scores[rows] = logits.sigmoid().numpy()
                 advance(len(rows))
         return scores
 
-    def _cut(self, pairs: PairTokens, rows: Integers | slice) -> tuple[Integers, Integers]:
+    def _cut(self, pairs: PairTokens, rows: Integers | slice, max_tokens: int) -> tuple[Integers, Integers]:
         first, second = pairs.tokens.lengths[pairs.index[rows]].T
-        return longest_first(first, second, room=self.max_tokens - self.layout.extra)
+        return longest_first(first, second, room=max_tokens - self.layout.extra)
 
-    def _inputs(self, pairs: PairTokens, rows: Integers) -> Inputs:
-        cuts = zip(*self._cut(pairs, rows), strict=True)
+    def _inputs(self, pairs: PairTokens, rows: Integers, max_tokens: int) -> Inputs:
+        cuts = zip(*self._cut(pairs, rows, max_tokens), strict=True)
         texts = [
             (pairs.tokens[first][:first_cut], pairs.tokens[second][:second_cut])
             for (first, second), (first_cut, second_cut) in zip(pairs.index[rows], cuts, strict=True)
@@ -123,18 +131,24 @@ class CrossEncoder:
 
     # What training needs: how long an example is, how a batch is put together, what the student says of it.
 
-    def lengths(self, pairs: PairTokens) -> Integers:
-        """Return how many tokens each pair costs."""
-        first, second = self._cut(pairs, slice(None))
+    def whole_lengths(self, pairs: PairTokens) -> Integers:
+        """Return how many tokens each pair has before any cut, special ones included."""
+        lengths: Integers = pairs.tokens.whole[pairs.index].sum(axis=1) + self.layout.extra
+        return lengths
+
+    def lengths(self, pairs: PairTokens, *, max_tokens: int | None = None) -> Integers:
+        """Return how many tokens each pair costs, cut to `max_tokens` or the model's own length."""
+        first, second = self._cut(pairs, slice(None), max_tokens or self.max_tokens)
         return first + second + self.layout.extra
 
-    def collate(self, pairs: PairTokens, rows: Integers) -> dict[str, Any]:
+    def collate(self, pairs: PairTokens, rows: Integers, *, max_tokens: int | None = None) -> dict[str, Any]:
         """Build one batch: the pairs in groups of similar length, and where each pair went."""
-        groups = self.passes.split(np.add(*self._cut(pairs, rows)) + self.layout.extra)
+        max_tokens = max_tokens or self.max_tokens
+        groups = self.passes.split(np.add(*self._cut(pairs, rows, max_tokens)) + self.layout.extra)
         position = np.empty(len(rows), dtype=np.int64)
         position[np.concatenate(groups)] = np.arange(len(rows))
         return {
-            "inputs": [self._inputs(pairs, rows[group]) for group in groups],
+            "inputs": [self._inputs(pairs, rows[group], max_tokens) for group in groups],
             "place": torch.from_numpy(position),
         }
 

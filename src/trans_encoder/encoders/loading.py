@@ -80,15 +80,42 @@ def _wants_remote_code(folder: Path) -> str | None:
 
 def check_length(model: torch.nn.Module, max_tokens: int, *, name: str | Path) -> None:
     """Refuse inputs longer than the positions that a model has learnt."""
+    limit = _learnt_positions(model)
+    if limit is not None and max_tokens > limit:
+        raise ConfigurationError(
+            f"model {name} takes at most {limit} tokens, but max_tokens is {max_tokens}; "
+            f"longer texts are cut, so give {limit} or less (--set bi.max_tokens, --set cross.max_tokens)"
+        )
+
+
+_NO_LIMIT, _USUAL_LENGTH = 1_000_000, 512
+
+
+def own_length(model: Any) -> int:
+    """Return the length that a sentence-transformers model cuts its inputs to, special tokens included."""
+    own = int(model.max_seq_length or _USUAL_LENGTH)
+    if own > _NO_LIMIT:  # what transformers gives to a tokenizer that names no length
+        own = _USUAL_LENGTH
+    # RoBERTa's configuration counts two positions more than can be used; a length taken from it would fail.
+    return min(own, _learnt_positions(model) or own)
+
+
+def token_limit(model: Any) -> int:
+    """Return how many tokens a model can take at all: its positions, learnt or not, else its own length."""
+    learnt = _learnt_positions(model)
+    if learnt is not None:
+        return learnt
+    configs = (getattr(module, "config", None) for module in model.modules())
+    named = (getattr(config, "max_position_embeddings", None) for config in configs)
+    return max((limit for limit in named if isinstance(limit, int)), default=0) or own_length(model)
+
+
+def _learnt_positions(model: torch.nn.Module) -> int | None:
     for place, module in model.named_modules():
         if place.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
             # RoBERTa and its kin begin to count after the padding's own number.
-            limit = module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
-            if max_tokens > limit:
-                raise ConfigurationError(
-                    f"model {name} takes at most {limit} tokens, but max_tokens is {max_tokens}; "
-                    f"longer texts are cut, so give {limit} or less (--set bi.max_tokens, --set cross.max_tokens)"
-                )
+            return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
+    return None
 
 
 @contextmanager

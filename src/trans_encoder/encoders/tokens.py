@@ -32,6 +32,8 @@ class Tokens:
 
     ids: NDArray[np.int32]
     starts: Integers
+    whole: Integers
+    """Number of tokens of each sentence before it was cut."""
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -41,7 +43,7 @@ class Tokens:
 
     @cached_property
     def lengths(self) -> Integers:
-        """Number of tokens of each sentence."""
+        """Number of tokens of each sentence that are kept here."""
         return np.diff(self.starts)
 
     def distinct(self) -> Integers:
@@ -63,7 +65,8 @@ class PairTokens:
     @property
     def nbytes(self) -> int:
         """Bytes of memory and of temporary disk that it takes."""
-        return self.tokens.ids.nbytes + self.tokens.starts.nbytes + self.index.nbytes
+        arrays = (self.tokens.ids, self.tokens.starts, self.tokens.whole, self.index)
+        return sum(array.nbytes for array in arrays)
 
     def both_orders(self) -> "PairTokens":
         """Return the pairs followed by the swapped pairs."""
@@ -71,33 +74,38 @@ class PairTokens:
 
 
 def tokenise(tokenizer: Any, sentences: pa.Array | pa.ChunkedArray, *, max_tokens: int) -> Tokens:
-    """Tokenise sentences, each cut to `max_tokens`."""
-    lengths = np.zeros(len(sentences) + 1, dtype=np.int64)
+    """Tokenise sentences, each cut to `max_tokens`; how long each one was is kept."""
+    whole = np.zeros(len(sentences), dtype=np.int64)
 
     def pieces() -> Iterator[NDArray[np.int32]]:
         for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
             texts = sentences.slice(start, _SENTENCES_AT_ONCE).to_pylist()
+            # Tokenizers cut after they have tokenised the whole text, so that its length costs nothing to know.
             encoded = tokenizer(
                 texts,
                 add_special_tokens=False,
-                truncation=True,
-                max_length=max_tokens,
+                truncation=False,
                 return_attention_mask=False,
                 return_token_type_ids=False,
+                verbose=False,
             )["input_ids"]
-            lengths[start + 1 : start + 1 + len(texts)] = [len(ids) for ids in encoded]
-            yield np.concatenate([np.asarray(ids, dtype=np.int32) for ids in encoded])
+            whole[start : start + len(texts)] = [len(ids) for ids in encoded]
+            yield np.concatenate([np.asarray(ids[:max_tokens], dtype=np.int32) for ids in encoded])
             advance(len(texts))
 
     with progress("tokenising", total=len(sentences)) as advance:
         ids = spool_array(pieces(), dtype=np.int32)
-    return Tokens(ids, np.cumsum(lengths))
+    return Tokens(ids, _starts(np.minimum(whole, max_tokens)), whole)
+
+
+def _starts(lengths: Integers) -> Integers:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
 
 
 class PairTokeniser:
     """Tokenises pair sets with one tokenizer and remembers the last few: labelling, training and dev share them."""
 
-    _remembered: ClassVar[OrderedDict[tuple[str, str, int], PairTokens]] = OrderedDict()
+    _remembered: ClassVar[OrderedDict[tuple[str, str], tuple[int, PairTokens]]] = OrderedDict()
 
     def __init__(self, tokenizer: Any, *, prompt: str = "") -> None:
         """Use `tokenizer` on texts with `prompt` put before each."""
@@ -107,36 +115,39 @@ class PairTokeniser:
 
     def __call__(self, pairs: PairSet, *, max_tokens: int) -> PairTokens:
         """Return the tokens of the pairs; a sentence keeps at least its first `max_tokens`."""
-        cap = max(max_tokens, 128)
-        key = (self._key, pairs.without_scores().hash, cap)
-        if key not in self._remembered:
-            self._remembered[key] = self._tokenised(pairs, max_tokens=cap)
+        key = (self._key, pairs.without_scores().hash)
+        kept, tokens = self._remembered.get(key, (0, None))
+        if tokens is None or kept < max_tokens:
+            cap = max(max_tokens, 128)
+            tokens = self._tokenised(pairs, max_tokens=cap)
+            self._remembered[key] = (cap, tokens)
             while len(self._remembered) > 1 and self._too_much():
                 self._remembered.popitem(last=False)
         self._remembered.move_to_end(key)
-        return self._remembered[key]
+        return tokens
 
     @classmethod
     def _too_much(cls) -> bool:
-        held = sum(pairs.nbytes for pairs in cls._remembered.values())
+        held = sum(pairs.nbytes for _, pairs in cls._remembered.values())
         return len(cls._remembered) > _REMEMBERED or held > _REMEMBERED_BYTES
 
     def _tokenised(self, pairs: PairSet, *, max_tokens: int) -> PairTokens:
         """Tokenise the pairs, each distinct sentence once in every block of them; one block is in memory at a time."""
-        lengths, index, known = [np.zeros(1, dtype=np.int64)], [np.empty((0, 2), dtype=np.int32)], 0
+        whole, index, known = [np.empty(0, dtype=np.int64)], [np.empty((0, 2), dtype=np.int32)], 0
 
         def ids() -> Iterator[NDArray[np.int32]]:
             nonlocal known
             for start in range(0, len(pairs), _BLOCK_PAIRS):
                 distinct = pairs.between(start, start + _BLOCK_PAIRS).distinct()
                 tokens = self.sentences(distinct.sentences, max_tokens=max_tokens)
-                lengths.append(tokens.lengths)
+                whole.append(tokens.whole)
                 index.append(distinct.index + np.int32(known))
                 known += len(tokens)
                 yield tokens.ids
 
         joined = spool_array(ids(), dtype=np.int32)
-        return PairTokens(Tokens(joined, np.cumsum(np.concatenate(lengths))), np.concatenate(index))
+        lengths = np.concatenate(whole)
+        return PairTokens(Tokens(joined, _starts(np.minimum(lengths, max_tokens)), lengths), np.concatenate(index))
 
     def sentences(self, sentences: pa.Array | pa.ChunkedArray, *, max_tokens: int) -> Tokens:
         """Return the tokens of sentences, which are not remembered."""

@@ -101,7 +101,8 @@ class Imitation:
 
     def __init__(self, student: Encoder, labelled: PairSet, *, plan: TrainingPlan, both_orders: bool) -> None:
         """Tokenise the pairs; both orders of a pair share its tokens and its label."""
-        student.model.max_seq_length = plan.max_tokens
+        # Only what is learnt from is cut: the student keeps its own length for judging, and is saved with it.
+        self._max_tokens = plan.max_tokens
         if plan.dropout is not None:
             set_dropout(student.model, plan.dropout)
         self.module: nn.Module = _Imitator(student, plan.loss)
@@ -110,12 +111,13 @@ class Imitation:
         labels = np.asarray(labelled.scores, dtype=np.float32)
         self._pairs = pairs.both_orders() if both_orders else pairs
         self._labels = torch.from_numpy(np.tile(labels, 2) if both_orders else labels)
-        self.lengths = student.lengths(self._pairs)
+        self.lengths = student.lengths(self._pairs, max_tokens=self._max_tokens)
         self.vocabulary = np.append(pairs.tokens.distinct(), student.layout.ids)
 
     def collate(self, rows: Integers) -> dict[str, Any]:
         """Build a batch of pairs with their labels."""
-        return {**self._student.collate(self._pairs, rows), "labels": self._labels[torch.from_numpy(rows)]}
+        batch = self._student.collate(self._pairs, rows, max_tokens=self._max_tokens)
+        return {**batch, "labels": self._labels[torch.from_numpy(rows)]}
 
 
 class _Imitator(nn.Module):

@@ -1,0 +1,61 @@
+"""How long texts are: the length that covers nearly all of them, and how many are cut at a given one."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.encoders import Encoder
+from trans_encoder.encoders.loading import Kind
+
+COVERED = 0.99
+"""Share of the texts (for a cross-encoder: of the pairs) that a length found from the data leaves whole."""
+_MULTIPLE = 8  # lengths are rounded up to it, so that one longer text does not change them
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """How many inputs are longer than a length, in tokens with the special ones."""
+
+    kind: Kind
+    max_tokens: int
+    counted: int
+    """Distinct texts for a bi-encoder, pairs for a cross-encoder."""
+    cut: int
+    longest: int
+
+    @property
+    def unit(self) -> str:
+        """What was counted."""
+        return "texts" if self.kind == "bi" else "pairs"
+
+    def __str__(self) -> str:
+        if not self.cut:
+            return f"none of {self.counted:,} {self.unit} is longer than {self.max_tokens:,} tokens"
+        return (
+            f"{self.cut:,} of {self.counted:,} {self.unit} ({self.cut / self.counted:.1%}) are longer than "
+            f"{self.max_tokens:,} tokens and are cut; the longest has {self.longest:,}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts for JSON."""
+        return asdict(self)
+
+
+def count_cuts(encoder: Encoder, pairs: PairSet, *, max_tokens: int | None = None) -> Cuts:
+    """Count the inputs that are cut to `max_tokens`, or to the encoder's own length."""
+    limit, lengths = max_tokens or encoder.max_tokens, _whole_lengths(encoder, pairs)
+    return Cuts(encoder.kind, limit, len(lengths), int((lengths > limit).sum()), int(lengths.max(initial=0)))
+
+
+def fitting_length(encoder: Encoder, pairs: PairSet) -> int:
+    """Return the shortest length that leaves at least 99 % of the inputs whole, bounded by what the model takes."""
+    lengths = _whole_lengths(encoder, pairs)
+    needed = int(np.quantile(lengths, COVERED, method="inverted_cdf")) if len(lengths) else _MULTIPLE
+    return min(-(-needed // _MULTIPLE) * _MULTIPLE, encoder.token_limit)
+
+
+def _whole_lengths(encoder: Encoder, pairs: PairSet) -> Any:
+    # Tokenised as for scoring, so that neither is done twice.
+    return encoder.whole_lengths(encoder.tokeniser(pairs, max_tokens=encoder.max_tokens))
