@@ -45,8 +45,8 @@ audit: $(READY) ## Look for known weaknesses in what constraints.txt pins; needs
 	$(BIN)/python -m pip install --quiet pip-audit
 	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
-demo: $(READY) ## Train two models from plain text in a few minutes
-	$(BIN)/trans-encoder demo $(if $(MODEL),--model $(MODEL))
+demo: $(READY) ## Train two models from plain text in a few minutes: MODEL=folder OUT=folder
+	$(BIN)/trans-encoder demo $(if $(MODEL),--model $(MODEL)) $(if $(OUT),--out $(OUT))
 
 bench: $(READY) ## Time a cycle against the published procedure: BENCH_ARGS="--model M --data-dir D"
 	$(BIN)/python benchmarks/cycle.py $(BENCH_ARGS)

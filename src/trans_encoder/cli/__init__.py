@@ -11,7 +11,7 @@ from trans_encoder.cli.export import export
 from trans_encoder.cli.mine import mine
 from trans_encoder.cli.report import report
 from trans_encoder.cli.score import label, score
-from trans_encoder.cli.shell import Shell, start
+from trans_encoder.cli.shell import Command, Shell, start
 from trans_encoder.cli.train import train
 
 COMMANDS = (demo, train, check, bootstrap, mine, evaluate, score, label, export, report, experiment)
@@ -26,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in COMMANDS:
-    app.command(no_args_is_help=command is not demo)(command)
+    app.command(cls=Command, no_args_is_help=command is not demo)(command)
 
 
 def main() -> None:

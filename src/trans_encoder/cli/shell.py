@@ -13,11 +13,10 @@ from types import FrameType
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.logging import RichHandler
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from trans_encoder.errors import TransEncoderError
+from trans_encoder.progress import console
 from trans_encoder.ranks import is_first_rank, rank, world_size
 
 _CONTINUE = ("train", "bootstrap", "experiment", "demo")
@@ -28,7 +27,23 @@ class Terminated(BaseException):
     """SIGTERM arrived; raised so that open files and folders are closed on the way out."""
 
 
-class Shell(TyperGroup):
+class _PlainFlags:
+    """Shows a flag in `--help` without a type: `--json`, not `--json <bool>`."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the parameters; an empty metavar stands for no value."""
+        params = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+        return params
+
+
+class Command(_PlainFlags, TyperCommand):
+    """One command."""
+
+
+class Shell(_PlainFlags, TyperGroup):
     """Runs a command and turns whatever ends it into a message on standard error and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -71,6 +86,15 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
     raise Terminated
 
 
+class _ConsoleHandler(logging.Handler):
+    """Prints records on the console that bars are drawn on, so that each begins on a line of its own."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record; text is never folded, and a bracket in a path is no markup."""
+        style = "yellow" if record.levelno >= logging.WARNING else None
+        console.print(self.format(record), style=style, markup=False, highlight=False, soft_wrap=True)
+
+
 def _is_ours(record: logging.LogRecord) -> bool:
     return record.name.partition(".")[0] == "trans_encoder"
 
@@ -79,8 +103,9 @@ def _start_logging(debug: bool) -> None:
     """Log this package to standard error; keep the libraries below it quiet unless debugging."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     root = logging.getLogger()
-    root.handlers = [handler for handler in root.handlers if not isinstance(handler, RichHandler)]
-    handler = RichHandler(console=Console(stderr=True), show_path=False, show_level=debug, show_time=False)
+    root.handlers = [handler for handler in root.handlers if not isinstance(handler, _ConsoleHandler)]
+    handler = _ConsoleHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)-8s %(name)s: %(message)s" if debug else "%(message)s"))
     # Some libraries give themselves a level of their own, so that of the root does not keep them quiet.
     handler.addFilter(lambda record: debug or record.levelno >= logging.ERROR or _is_ours(record))
     root.addHandler(handler)
@@ -98,7 +123,6 @@ def _start_logging(debug: bool) -> None:
 def _fail(error: Exception, *, code: int, debug: bool) -> None:
     # A launcher that ends all its processes now has nothing to add.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    console = Console(stderr=True)
     if debug:
         console.print_exception()
     where = f"rank {rank()} on {platform.node()}: " if world_size() > 1 else ""

@@ -17,7 +17,8 @@ from trans_encoder.distill.from_text import distil_text
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.known import KNOWN, PoolingMode
 from trans_encoder.encoders.loading import is_sentence_encoder
-from trans_encoder.files import write_json
+from trans_encoder.errors import ConfigurationError
+from trans_encoder.files import read_json, write_json
 from trans_encoder.report import ModelKey, save_evaluation, write_report
 
 
@@ -70,11 +71,12 @@ def run_demo(out: Path, *, model: str | None = None, recipe: Recipe | None = Non
     The gold only measures; it chooses nothing. The same call continues what was stopped.
     """
     recipe = recipe or Recipe()
+    plm = model or str(embedded_start())
+    _claim(out, plm)
     folder = write_reference(out / "text")
     gold = Gold.load(read_documents(folder))
     figures = {"TF-IDF": gold.tfidf()}
 
-    plm = model or str(embedded_start())
     is_bare = plm not in KNOWN and not is_sentence_encoder(plm)
     pooling: PoolingMode | None = "mean" if is_bare else None
     start = BiEncoder.load(plm, pooling=pooling)
@@ -108,6 +110,16 @@ def run_demo(out: Path, *, model: str | None = None, recipe: Recipe | None = Non
     )
     write_json(out / "demo.json", demo.to_dict())
     return demo
+
+
+def _claim(out: Path, start: str) -> None:
+    """Note in the folder what the demo starts from; refuse a folder whose demo started from another model."""
+    note = out / "start.json"
+    if note.exists() and (before := read_json(note)["start"]) != start:
+        raise ConfigurationError(
+            f"{out} holds a demo of {before}, not of {start}: remove {out} or give another folder (OUT=..., --out)"
+        )
+    write_json(note, {"start": start})
 
 
 def read_documents(folder: Path) -> dict[str, list[str]]:

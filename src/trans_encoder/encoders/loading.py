@@ -11,12 +11,16 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from trans_encoder.encoders.converting import WEIGHTS, converted, pickled_weights
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.files import sha256
 from trans_encoder.ranks import world_size
 
 Kind = Literal["bi", "cross"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
+
+SAFE_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+"""The files that a hub model's weights are looked for in."""
 
 _LOADING_ERRORS = (
     OSError,
@@ -31,7 +35,10 @@ _LOADING_ERRORS = (
 
 
 def checked_name(name: str | Path, *, trust_remote_code: bool) -> str:
-    """Return the name after refusing what must not be loaded: missing folders, pickled weights, unasked remote code."""
+    """Return what to load: a hub name, or a folder, converted first where its weights are pickled only.
+
+    Missing folders, weights that cannot be converted safely and models that want to run their own code are refused.
+    """
     folder = Path(name).expanduser()
     if not folder.exists():
         if _looks_like_path(str(name)):
@@ -39,30 +46,72 @@ def checked_name(name: str | Path, *, trust_remote_code: bool) -> str:
                 f"model folder {name} does not exist; give a folder that holds config.json and model.safetensors, "
                 f"or a hub name such as organisation/model"
             )
-        return str(name)
+        stored = _hub_pickles(str(name))
+        if stored is None:
+            return str(name)
+        _refuse_remote_code(stored, name=name, trust_remote_code=trust_remote_code)
+        return str(converted(stored, name=str(name), revision=stored.name))
     if not folder.is_dir():
         raise ConfigurationError(
             f"model {name} is a file; give the folder that holds config.json and model.safetensors"
         )
     if not any(folder.rglob("config.json")) and not (folder / "modules.json").exists():
         raise ConfigurationError(f"model folder {name} has no config.json; give a folder saved by save_pretrained")
-    if not any(folder.rglob("*.safetensors")):
-        pickles = sorted(
-            path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in folder.rglob(pattern)
-        )
-        found = f"only pickled weights ({', '.join(pickles)})" if pickles else "no weights"
-        raise ConfigurationError(
-            f"model folder {name} has {found}; trans-encoder loads safetensors only, because unpickling runs code. "
-            f'If you trust the folder, convert it once: python -c "from transformers import AutoModel; '
-            f"m = AutoModel.from_pretrained('{name}', use_safetensors=False); m.save_pretrained('{name}')\""
-        )
+    _refuse_remote_code(folder, name=name, trust_remote_code=trust_remote_code)
+    if any(folder.rglob("*.safetensors")):
+        return str(folder)
+    if pickled_weights(folder):
+        return str(converted(folder, name=str(name)))
+    others = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in folder.rglob(pattern))
+    found = f"only pickled weights ({', '.join(others)})" if others else "no weights"
+    raise ConfigurationError(
+        f"model folder {name} has {found}; expected model.safetensors, or {WEIGHTS}, which can be converted safely"
+    )
+
+
+def _refuse_remote_code(folder: Path, *, name: str | Path, trust_remote_code: bool) -> None:
     asking = None if trust_remote_code else _wants_remote_code(folder)
     if asking is not None:
         raise ConfigurationError(
             f"model folder {name} asks to run its own code ({asking}); "
             f"read that code, then allow it with --trust-remote-code (trust_remote_code=True)"
         )
-    return str(folder)
+
+
+def _hub_pickles(name: str) -> Path | None:
+    """Return the local copy of a hub model whose main branch has pickled weights only.
+
+    Left alone, transformers would load such a model from a branch that a bot has made: other files than those of the
+    commit that a run notes.
+    """
+    from huggingface_hub import snapshot_download
+
+    modules = _hub_file(name, "modules.json")
+    paths = [module["path"] for module in json.loads(modules.read_text(encoding="utf-8"))] if modules else []
+    places = ["", *(f"{path}/" for path in paths if path)]
+    if any(_hub_file(name, f"{place}{file}") for place in places for file in SAFE_WEIGHTS):
+        return None
+    if not any(_hub_file(name, f"{place}{WEIGHTS}") for place in places):
+        return None
+    with explained(name):
+        return Path(snapshot_download(name, allow_patterns=["*.json", "*.txt", "*.model", f"*{WEIGHTS}"]))
+
+
+def _hub_file(name: str, file: str) -> Path | None:
+    """Return the local copy of a hub model's file, fetched if need be; None if it has none or cannot be reached."""
+    from transformers.utils.hub import cached_file
+
+    try:
+        found = cached_file(
+            name,
+            file,
+            _raise_exceptions_for_gated_repo=False,
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+        )
+    except _LOADING_ERRORS:  # loading itself says what is wrong
+        return None
+    return Path(found) if found else None
 
 
 def _looks_like_path(name: str) -> bool:
@@ -162,19 +211,19 @@ def _settings(name: str | Path, file: str) -> dict[str, Any]:
 
 
 def fingerprint(name: str | Path) -> dict[str, str]:
-    """Return the checksums of a local model's files, or a hub name with the commit of what is stored here of it."""
-    from transformers.utils.hub import cached_file
-
+    """Return the checksums of a local model's files, or a hub name with the commit that its weights come from."""
     folder = Path(name).expanduser()
     if folder.is_dir():
-        files = sorted(path for path in folder.rglob("*") if path.suffix in (".json", ".safetensors", ".txt", ".model"))
-        return {path.relative_to(folder).as_posix(): sha256(path) for path in files}
-    try:
-        # Fetched if need be, so that a run knows the commit from its beginning.
-        stored = cached_file(str(name), "config.json")
-    except OSError:
-        stored = None
-    return {"hub": str(name), **({"revision": Path(stored).parent.name} if stored else {})}
+        kept = (".json", ".safetensors", ".txt", ".model")
+        files = {path for path in folder.rglob("*") if path.suffix in kept} | {*pickled_weights(folder)}
+        return {path.relative_to(folder).as_posix(): sha256(path) for path in sorted(files)}
+    # Fetched if need be, so that a run knows the commit from its beginning.
+    pickles = _hub_pickles(str(name))
+    if pickles is not None:
+        weights = {path.relative_to(pickles).as_posix(): sha256(path) for path in pickled_weights(pickles)}
+        return {"hub": str(name), "revision": pickles.name, **weights}
+    stored = next(filter(None, (_hub_file(str(name), file) for file in (*SAFE_WEIGHTS, "config.json"))), None)
+    return {"hub": str(name), **({"revision": stored.parent.name} if stored else {})}
 
 
 def save_model(model: Any, folder: Path) -> None:
