@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 from conftest import graded
 from trans_encoder.cli import COMMANDS, app
 from trans_encoder.cli.writing import write_pairs
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.tasks import TestSet
 from trans_encoder.encoders import load_encoder
 
 ROOT = Path(__file__).parent.parent
@@ -69,6 +71,14 @@ def test_the_python_runs(workplace, locally, capsys):
     assert load_encoder(workplace / "runs" / "python" / "best" / "bi").kind == "bi"
 
 
+def test_the_lines_of_data_can_be_read(tmp_path):
+    unlabelled, labelled = blocks("json")
+    (tmp_path / "pairs.jsonl").write_text(unlabelled, encoding="utf-8")
+    (tmp_path / "dev.jsonl").write_text(labelled, encoding="utf-8")
+    assert len(PairSet.read(tmp_path / "pairs.jsonl")) == 2
+    assert TestSet.read(tmp_path / "dev.jsonl").gold.tolist() == [4, 0]
+
+
 def test_the_commands_run_in_their_order(workplace, locally):
     ours = [words for words in commands() if words[0] == "trans-encoder"]
     assert {words[1] for words in ours} <= {command.__name__ for command in COMMANDS}
@@ -110,7 +120,7 @@ def test_the_presets_are_those_of_the_table():
 
 
 def test_the_files_named_are_there():
-    linked = re.findall(r"\]\((?!http)(.*?)\)", README)
+    linked = re.findall(r"\]\((?!http|#)(.*?)\)", README)
     assert linked
     for name in linked:
         assert (ROOT / name).exists()

@@ -18,10 +18,10 @@ class Reading:
     columns: str | None = None
     skip_bad: bool = False
 
-    def pairs(self, path: str | Path) -> PairSet:
-        """Read pairs; their scores, if any, are not looked at."""
+    def pairs(self, path: str | Path, *, others: bool = False) -> PairSet:
+        """Read pairs, with `others` all other columns; scores, if any, are not looked at."""
         names = self._names()
-        pairs = PairSet.read(path, columns=names and names[:2], scores=False, skip_bad=self.skip_bad)
+        pairs = PairSet.read(path, columns=names and names[:2], scores=False, skip_bad=self.skip_bad, others=others)
         _say_what_was_skipped(pairs)
         return pairs.without_scores()
 

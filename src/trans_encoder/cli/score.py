@@ -34,6 +34,7 @@ def score(
 ) -> None:
     """Score pairs: one score a line on standard output, or pairs with their scores in a file.
 
+    The file keeps ids and all other columns; in it the two texts are called sentence1 and sentence2.
     A bi-encoder's score is a cosine, a cross-encoder's a probability.
 
     Example: `trans-encoder score runs/sts/best/cross --pairs pairs.jsonl --out scored.jsonl`
@@ -45,7 +46,7 @@ def score(
     if out is not None:
         writer_of(out)
     with show_progress():
-        read = Reading(columns, skip_bad).pairs(pairs)
+        read = Reading(columns, skip_bad).pairs(pairs, others=out is not None)
         encoder = load_encoder(model, kind=kind, trust_remote_code=trust_remote_code)
         scores = encoder.score(read)
         if out is not None:

@@ -36,14 +36,21 @@ class PairSet:
 
     @classmethod
     def read(
-        cls, path: str | Path, *, columns: Sequence[str] | None = None, scores: bool = True, skip_bad: bool = False
+        cls,
+        path: str | Path,
+        *,
+        columns: Sequence[str] | None = None,
+        scores: bool = True,
+        skip_bad: bool = False,
+        others: bool = False,
     ) -> Self:
         """Read JSONL, TSV, CSV, Parquet or Arrow (also `.gz`), a folder of Parquet shards, or a glob (see `readers`).
 
         `columns` names the two sentences and, third, the score; with two names, or without `scores`, no score is read.
-        Bad lines raise DataError, or with `skip_bad` are left out and counted in `report`.
+        Bad lines raise DataError, or with `skip_bad` are left out and counted in `report`. With `others`, `table` keeps
+        all other columns (ids, dates, ...) behind those of the pairs.
         """
-        return cls(*read_pairs(path, columns=columns, scores=scores, skip_bad=skip_bad))
+        return cls(*read_pairs(path, columns=columns, scores=scores, skip_bad=skip_bad, others=others))
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
@@ -126,7 +133,7 @@ class PairSet:
     @cached_property
     def hash(self) -> str:
         """A SHA-256 of the texts and scores, in their order."""
-        return content_hash(self.table)
+        return content_hash(self._core())
 
     def rows(self, limit: int | None = None) -> Iterator[tuple[str, str, float | None]]:
         """Yield the first pairs, all without a limit, as (sentence, sentence, score or None)."""
@@ -196,21 +203,25 @@ class PairSet:
         values = np.asarray(scores, dtype=np.float64)
         if values.shape != (len(self),):
             raise DataError(f"{len(self):,} pairs need as many scores, not an array of shape {values.shape}")
-        return PairSet(self.without_scores().table.append_column("score", pa.array(values)))
+        return PairSet(self.without_scores().table.add_column(2, "score", pa.array(values)))
 
     def without_scores(self) -> "PairSet":
         """Return the same pairs unlabelled."""
-        return PairSet(self.table.select(["sentence1", "sentence2"])) if "score" in self.table.column_names else self
+        return PairSet(self.table.drop_columns("score")) if "score" in self.table.column_names else self
+
+    def _core(self) -> pa.Table:
+        """Return the table without other columns."""
+        return self.table.select([name for name in PAIR_SCHEMA.names if name in self.table.column_names])
 
     def concat(self, other: "PairSet") -> "PairSet":
-        """Return these pairs followed by the others; scores are kept only if both have them."""
+        """Return these pairs followed by the others; scores and other columns are kept only if both have them."""
         if self.table.schema.equals(other.table.schema):
             return PairSet(pa.concat_tables([self.table, other.table]))
-        return PairSet(pa.concat_tables([self.without_scores().table, other.without_scores().table]))
+        return PairSet(pa.concat_tables([each.without_scores()._core() for each in (self, other)]))
 
     def save(self, path: str | Path) -> None:
-        """Write the pairs as an Arrow file, atomically; `open` maps it back."""
-        save_table(self.table, Path(path))
+        """Write the pairs, without other columns, as an Arrow file, atomically; `open` maps it back."""
+        save_table(self._core(), Path(path))
 
 
 def _keys(distinct: Distinct, *, ordered: bool = False) -> npt.NDArray[np.int64]:

@@ -10,8 +10,9 @@ r"""Reading pairs of sentences from JSONL, TSV, CSV, Parquet and Arrow files, ea
   file without a header.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import pyarrow.compute as pc
 from trans_encoder.data.columns import ColumnError, Select, pair_columns, positions
 from trans_encoder.data.records import BROKEN_UTF8, Record, arrow_batches, line_records
 from trans_encoder.data.report import ReadReport, Tally
-from trans_encoder.data.screening import PAIR_SCHEMA, Rows, as_scores, as_texts, pair_rows, screen
+from trans_encoder.data.screening import OTHERS, PAIR_SCHEMA, Rows, as_scores, as_texts, pair_rows, screen
 from trans_encoder.data.sources import expand, file_format
 from trans_encoder.data.storage import spool
 from trans_encoder.errors import DataError
@@ -39,9 +40,17 @@ _RECORDS = 1 << 13  # Python objects held at a time: few enough to stay in the p
 
 
 def read_pairs(
-    path: str | Path, *, columns: Sequence[str] | None = None, scores: bool = True, skip_bad: bool = False
+    path: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    scores: bool = True,
+    skip_bad: bool = False,
+    others: bool = False,
 ) -> tuple[pa.Table, ReadReport]:
-    """Read a file, a folder of Parquet shards or a glob into one memory-mapped table, with an account of every line."""
+    """Read a file, a folder of Parquet shards or a glob into one memory-mapped table, with an account of every line.
+
+    With `others`, the table has all other columns as well, after those of the pairs.
+    """
     select, places = pair_columns(columns, scores=scores), positions(columns)
     headerless = None if places is None else [*places[: 3 if scores else 2], None][:3]
     files = expand(path, endings=(".parquet", ".parquet.gz"))
@@ -52,14 +61,18 @@ def read_pairs(
             kind = file_format(file, known=FORMATS)
             try:
                 if kind in ("parquet", "arrow"):
-                    yield from arrow_rows(arrow_batches(file, kind=kind, select=select), select=select, tally=tally)
+                    batches = arrow_batches(file, kind=kind, select=(lambda seen: seen) if others else select)
+                    yield from arrow_rows(batches, select=select, tally=tally, others=others)
                 else:
-                    records = line_records(file, kind=kind, select=select, headerless=headerless, tally=tally)
+                    records = line_records(
+                        file, kind=kind, select=select, headerless=headerless, tally=tally, others=others
+                    )
                     yield from _record_rows(records, tally)
             except ColumnError as error:
                 raise DataError(f"{file}: {error}") from None
 
-    return collect(rows, source=str(path), skip_bad=skip_bad)
+    table, report = collect(rows, source=str(path), skip_bad=skip_bad)
+    return with_other_columns(table) if others else table, report
 
 
 def collect(
@@ -67,7 +80,10 @@ def collect(
 ) -> tuple[pa.Table, ReadReport]:
     """Check rows as they come, spool the good ones to disk and return them, with the report."""
     tally = Tally(source)
-    table = spool((screen(part, tally) for part in rows(tally)), schema=PAIR_SCHEMA)
+    screened = (screen(part, tally) for part in rows(tally))
+    first = next(screened, None)
+    schema = PAIR_SCHEMA if first is None else first.schema
+    table = spool(_alike(chain([] if first is None else [first], screened), schema, source=source), schema=schema)
     partly_scored = 0 < tally.unscored < tally.read
     if partly_scored:
         tally.reject_unscored()
@@ -77,12 +93,51 @@ def collect(
     report = tally.report(skip_bad=skip_bad, remedy=remedy)
     if partly_scored:
         scored = (batch.filter(pc.is_valid(batch["score"])) for batch in table.to_batches())
-        table = spool(scored, schema=PAIR_SCHEMA)
+        table = spool(scored, schema=schema)
     return table, report
 
 
-def arrow_rows(batches: Iterable[pa.RecordBatch], *, select: Select, tally: Tally) -> Iterator[Rows]:
-    """Take the pairs out of Arrow batches; rows are numbered from 1."""
+def _alike(batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, source: str) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if not batch.schema.equals(schema):
+            raise DataError(
+                f"{source}: its files have different columns ({', '.join(schema.names)}; then "
+                f"{', '.join(batch.schema.names)}), or columns of different types; give files of one kind at a time"
+            )
+        yield batch
+
+
+def with_other_columns(table: pa.Table) -> pa.Table:
+    """Turn the JSON objects of other columns, if there are any, into columns of their own.
+
+    A column of mixed types holds text: strings as they are, anything else as JSON. One that is called like a column
+    of pairs gets `input_` before its name.
+    """
+    if OTHERS not in table.column_names:
+        return table
+    rows = [json.loads(text) for text in table[OTHERS].to_pylist()]
+    table = table.drop_columns(OTHERS)
+    for name in dict.fromkeys(name for row in rows for name in row):
+        table = table.append_column(_free_name(name), _as_column([row.get(name) for row in rows]))
+    return table
+
+
+def _free_name(name: str) -> str:
+    return f"input_{name}" if name in PAIR_SCHEMA.names else name
+
+
+def _as_column(values: list[Any]) -> pa.Array:
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError, UnicodeError):
+        texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
+        return pa.array([text and text.encode(errors="replace").decode() for text in texts], pa.large_string())
+
+
+def arrow_rows(
+    batches: Iterable[pa.RecordBatch], *, select: Select, tally: Tally, others: bool = False
+) -> Iterator[Rows]:
+    """Take the pairs out of Arrow batches, with `others` the other columns as well; rows are numbered from 1."""
     start = 1
     for batch in batches:
         first, second, score = select(batch.schema.names)
@@ -90,12 +145,21 @@ def arrow_rows(batches: Iterable[pa.RecordBatch], *, select: Select, tally: Tall
         texts2, broken2 = as_texts(batch[second], name=str(second))
         scores = pa.nulls(len(batch), pa.float64()) if score is None else as_scores(batch[score], name=score)
         rows = pair_rows(range(start, start + len(batch)), texts1, texts2, scores)
+        if others:
+            rows = Rows(rows.lines, _beside(rows.batch, batch, used={first, second, score}))
         start += len(batch)
         broken = broken1 | broken2
         if broken.any():
             tally.reject(rows.lines[broken].tolist(), BROKEN_UTF8)
             rows = Rows(rows.lines[~broken], rows.batch.filter(pa.array(~broken)))
         yield rows
+
+
+def _beside(pairs: pa.RecordBatch, batch: pa.RecordBatch, *, used: set[str | None]) -> pa.RecordBatch:
+    """Put the columns of a batch that are not in use behind its pairs."""
+    more = [name for name in batch.schema.names if name not in used]
+    fields = [*pairs.schema, *(batch.schema.field(name).with_name(_free_name(name)) for name in more)]
+    return pa.RecordBatch.from_arrays([*pairs.columns, *(batch[name] for name in more)], schema=pa.schema(fields))
 
 
 def _record_rows(records: Iterator[Record], tally: Tally) -> Iterator[Rows]:
@@ -110,16 +174,16 @@ def _record_rows(records: Iterator[Record], tally: Tally) -> Iterator[Rows]:
 
 def _plain_rows(records: Sequence[Record]) -> Rows:
     lines, values = zip(*records, strict=True)
-    first, second, scores = zip(*values, strict=True)
+    first, second, scores, *others = zip(*values, strict=True)
     numbers = scores if scores.count(None) == len(scores) else [float(score) for score in scores]
-    return pair_rows(lines, first, second, numbers)
+    return pair_rows(lines, first, second, numbers, *others)
 
 
-def _typed(records: Iterable[Record], tally: Tally) -> Iterator[tuple[int, str | None, str | None, float | None]]:
-    """Yield (line, sentence, sentence, score) where the types are right; reject the others."""
-    for line, (first, second, score) in records:
+def _typed(records: Iterable[Record], tally: Tally) -> Iterator[tuple[Any, ...]]:
+    """Yield (line, sentence, sentence, score, ...) where the types are right; reject the others."""
+    for line, (first, second, score, *others) in records:
         try:
-            yield line, _text(first), _text(second), _number(score)
+            yield line, _text(first), _text(second), _number(score), *others
         except (TypeError, ValueError, OverflowError) as error:
             tally.reject([line], str(error))
 

@@ -27,16 +27,25 @@ Record = tuple[int, Sequence[Any]]
 
 
 def line_records(
-    file: Path, *, kind: str, select: Select, headerless: Sequence[int | None] | None, tally: Tally
+    file: Path,
+    *,
+    kind: str,
+    select: Select,
+    headerless: Sequence[int | None] | None,
+    tally: Tally,
+    others: bool = False,
 ) -> Iterator[Record]:
-    """Yield (line number, wanted values) from a JSONL, TSV or CSV file; bad lines go to the tally."""
+    """Yield (line number, wanted values) from a JSONL, TSV or CSV file; bad lines go to the tally.
+
+    With `others`, the last value is a JSON object of all that was not wanted.
+    """
     with open_bytes(file) as stream:
         lines = numbered_lines(stream)
         if kind == "jsonl":
-            yield from _json_records(lines, select=select, tally=tally)
+            yield from _json_records(lines, select=select, tally=tally, others=others)
         else:
             rows = _csv_rows(lines) if kind == "csv" else _tsv_rows(lines)
-            yield from _delimited_records(rows, select=select, headerless=headerless, tally=tally)
+            yield from _delimited_records(rows, select=select, headerless=headerless, tally=tally, others=others)
 
 
 def decoded(lines: Iterable[Line], tally: Tally) -> Iterator[tuple[int, str]]:
@@ -53,7 +62,7 @@ def decoded(lines: Iterable[Line], tally: Tally) -> Iterator[tuple[int, str]]:
                 tally.reject([number], BROKEN_UTF8)
 
 
-def _json_records(lines: Iterable[Line], *, select: Select, tally: Tally) -> Iterator[Record]:
+def _json_records(lines: Iterable[Line], *, select: Select, tally: Tally, others: bool) -> Iterator[Record]:
     keys: tuple[str, ...] | None = None
     names: Sequence[str | None] = ()
     for number, line in decoded(lines, tally):
@@ -71,7 +80,9 @@ def _json_records(lines: Iterable[Line], *, select: Select, tally: Tally) -> Ite
         except (ValueError, ColumnError) as error:
             tally.reject([number], str(error))
         else:
-            yield number, [None if name is None else item[name] for name in names]
+            values = [None if name is None else item[name] for name in names]
+            rest = {name: value for name, value in item.items() if name not in names} if others else {}
+            yield number, [*values, json.dumps(rest)] if others else values
 
 
 def _json_type(value: Any) -> str:
@@ -147,26 +158,31 @@ def _delimited_records(
     select: Select,
     headerless: Sequence[int | None] | None,
     tally: Tally,
+    others: bool,
 ) -> Iterator[Record]:
-    width, indices = 0, headerless
+    width, indices, header = 0, headerless, []
     for number, fields in rows:
         if fields == [""]:
             tally.blank += 1
         elif indices is None:
             if isinstance(fields, str):
                 raise ColumnError(f"line {number}, the header, cannot be used: {fields}")
-            width, indices = len(fields), [None if name is None else fields.index(name) for name in select(fields)]
+            width, header = len(fields), fields
+            indices = [None if name is None else fields.index(name) for name in select(fields)]
         elif isinstance(fields, str):
             tally.reject([number], fields)
-        elif len(fields) == width:
-            yield number, [None if index is None else fields[index] for index in indices]
-        elif width:
+        elif width and len(fields) != width:
             tally.reject([number], f"{len(fields)} fields, expected {width}")
         else:
-            width = len(fields)
-            if width <= max(index or 0 for index in indices):
-                raise ColumnError(f"line {number} has {width} fields, fewer than the columns that were given")
-            yield number, [None if index is None else fields[index] for index in indices]
+            if not width:  # the first line of a file without a header
+                width, header = len(fields), [f"column{place}" for place in range(1, len(fields) + 1)]
+                if width <= max(index or 0 for index in indices):
+                    raise ColumnError(f"line {number} has {width} fields, fewer than the columns that were given")
+            values: list[Any] = [None if index is None else fields[index] for index in indices]
+            if others:
+                rest = {header[place]: field for place, field in enumerate(fields) if place not in indices}
+                values.append(json.dumps(rest))
+            yield number, values
 
 
 def arrow_batches(file: Path, *, kind: str, select: Select) -> Iterator[pa.RecordBatch]:

@@ -15,6 +15,9 @@ from trans_encoder.data.sources import MAX_LINE_BYTES
 Mask = npt.NDArray[np.bool_]
 PAIR_SCHEMA = pa.schema([("sentence1", pa.large_string()), ("sentence2", pa.large_string()), ("score", pa.float64())])
 
+OTHERS = "\0others"
+"""Holds, while lines are read, a JSON object of each line's other columns; no file has a column of this name."""
+
 _RAW = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
 
 
@@ -26,9 +29,12 @@ class Rows(NamedTuple):
 
 
 def pair_rows(lines: Sequence[int], *columns: Any) -> Rows:
-    """Build rows from line numbers and three columns: sentence, sentence, score."""
-    arrays = [pa.array(values, type=field.type) for values, field in zip(columns, PAIR_SCHEMA, strict=True)]
-    return Rows(np.asarray(lines, dtype=np.int64), pa.RecordBatch.from_arrays(arrays, schema=PAIR_SCHEMA))
+    """Build rows from line numbers and three columns: sentence, sentence, score; a fourth is that of `OTHERS`."""
+    schema = (
+        PAIR_SCHEMA if len(columns) == len(PAIR_SCHEMA) else PAIR_SCHEMA.append(pa.field(OTHERS, pa.large_string()))
+    )
+    arrays = [pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)]
+    return Rows(np.asarray(lines, dtype=np.int64), pa.RecordBatch.from_arrays(arrays, schema=schema))
 
 
 def as_texts(column: pa.Array, *, name: str) -> tuple[pa.Array, Mask]:

@@ -17,10 +17,12 @@ from trans_encoder.encoders.loading import (
     checked_name,
     fingerprint,
     is_sentence_encoder,
+    parameter_count,
 )
 from trans_encoder.errors import DataError, RunError
 
 _MOST_UNKNOWN = 0.5  # the share of tokens beyond which nobody could tell what a text says
+_SMALL_PARAMETERS = 60_000_000  # twice what the preset small was tuned on: beyond MiniLM, below the smallest base model
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
@@ -142,6 +144,11 @@ def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
         origin = find_plm(member)
         if origin.note:
             notes.append(f"{member.name}: {origin.note}")
+        if config.preset == "small" and (size := parameter_count(member.bi) or 0) > _SMALL_PARAMETERS:
+            notes.append(
+                f"{member.name} has {size / 1e6:.0f}M parameters, and the preset small is made for up to about 30M; "
+                f"its learning rates may be too high: --preset paper-sts (or another of the paper's) has lower ones"
+            )
         pooling = member.pooling or known_pooling(member.bi)
         said = config.supervised if member.supervised is None else member.supervised
         supervised = may_know_labels(member.bi) if said is None else said

@@ -210,6 +210,20 @@ def _settings(name: str | Path, file: str) -> dict[str, Any]:
         return dict(json.loads(Path(found).read_text(encoding="utf-8"))) if found else {}
 
 
+def parameter_count(name: str | Path) -> int | None:
+    """Return how many parameters a model's body has, from its configuration alone; None if that does not tell."""
+    from transformers import AutoConfig, AutoModel
+
+    folder = Path(name).expanduser()
+    try:
+        config = AutoConfig.from_pretrained(str(folder if folder.exists() else name), trust_remote_code=False)
+        with torch.device("meta"):
+            body: Any = AutoModel.from_config(config)  # type: ignore[no-untyped-call]
+    except _LOADING_ERRORS:
+        return None
+    return int(sum(parameter.numel() for parameter in body.parameters()))
+
+
 def fingerprint(name: str | Path) -> dict[str, str]:
     """Return the checksums of a local model's files, or a hub name with the commit that its weights come from."""
     folder = Path(name).expanduser()
