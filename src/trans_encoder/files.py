@@ -1,9 +1,11 @@
 """Files that are either whole or absent: atomic writes and checksums."""
 
+import errno
 import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +16,35 @@ PARTIAL = ".partial"
 _REPLACED = ".replaced"
 
 
+_RENAME_WAITS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
+# Windows can flush only what is open for writing, and cannot open folders at all.
+_SYNC_MODE = os.O_RDWR if os.name == "nt" else os.O_RDONLY
+_NO_FOLDER_SYNC = {errno.EACCES, errno.EPERM, errno.EINVAL, errno.EBADF, errno.EISDIR, errno.ENOTSUP}
+
+
 def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    """Have a file or folder written through to the disk; a folder only where the system can do that."""
+    is_folder = path.is_dir()
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        descriptor = os.open(path, os.O_RDONLY if is_folder else _SYNC_MODE)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if not (is_folder and error.errno in _NO_FOLDER_SYNC):
+            raise
+
+
+def _rename(old: Path, new: Path) -> None:
+    """Rename over what is there; on Windows a virus scanner or indexer may hold either for a moment, so try again."""
+    for seconds in _RENAME_WAITS:
+        try:
+            old.replace(new)
+            return
+        except PermissionError:
+            time.sleep(seconds)
+    old.replace(new)
 
 
 @contextmanager
@@ -31,7 +56,7 @@ def atomic_file(path: Path, *, make_parents: bool = True) -> Iterator[Path]:
     try:
         yield temporary
         _sync(temporary)
-        temporary.replace(path)
+        _rename(temporary, path)
         _sync(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -62,13 +87,13 @@ def _put_in_place(new: Path, path: Path) -> None:
     old = path.with_name(path.name + _REPLACED)
     if path.is_dir():
         shutil.rmtree(old, ignore_errors=True)
-        path.replace(old)
+        _rename(path, old)
     try:
-        new.replace(path)
+        _rename(new, path)
         _sync(path.parent)
     except OSError:
         if old.is_dir() and not path.exists():
-            old.replace(path)
+            _rename(old, path)
         raise
     shutil.rmtree(old, ignore_errors=True)
 

@@ -115,7 +115,8 @@ def _hub_file(name: str, file: str) -> Path | None:
 
 
 def _looks_like_path(name: str) -> bool:
-    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name or name.endswith("/")
+    drive = name[1:2] == ":"  # C:/models on Windows
+    return drive or name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name or name.endswith("/")
 
 
 def _wants_remote_code(folder: Path) -> str | None:
