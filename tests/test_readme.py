@@ -54,6 +54,7 @@ def locally(bert, roberta):
         "princeton-nlp/unsup-simcse-bert-base-uncased": bert,
         "princeton-nlp/unsup-simcse-roberta-base": roberta,
         "google-bert/bert-base-uncased": bert,
+        "intfloat/e5-small-v2": bert,
     }
 
     def substitute(text):

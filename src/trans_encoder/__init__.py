@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from trans_encoder.distill.bootstrap import bootstrap
     from trans_encoder.distill.from_text import distil_text
     from trans_encoder.distill.labels import PseudoLabels, label
+    from trans_encoder.distill.learn import learn
     from trans_encoder.distill.run import Result, distil
     from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
     from trans_encoder.errors import ConfigurationError, DataError, MissingExtraError, RunError, TransEncoderError
@@ -50,6 +51,7 @@ _HOMES = {
     "experiment": "paper.experiment",
     "export": "exporting",
     "label": "distill.labels",
+    "learn": "distill.learn",
     "load_config": "config",
     "load_encoder": "encoders",
     "load_task": "data.tasks",
@@ -81,6 +83,7 @@ __all__ = [
     "experiment",
     "export",
     "label",
+    "learn",
     "load_config",
     "load_encoder",
     "load_task",

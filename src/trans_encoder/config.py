@@ -14,6 +14,8 @@ from trans_encoder.errors import ConfigurationError
 from trans_encoder.presets import PRESETS, Preset
 
 Layer = Mapping[str, Any]
+PoolingMode = Literal["cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
+"""How token embeddings become a sentence embedding, by sentence-transformers' names."""
 
 _RESERVED = {"sentence1", "sentence2", "score", "pairs"}  # columns of label files; mined pairs beside members' folders
 _PATTERNS = {
@@ -67,14 +69,26 @@ class MemberConfig(_Frozen):
     """The first bi-encoder: a folder or a hub name."""
     plm: str | None = Field(default=None, min_length=1)
     """What the cross-encoder starts from; found from a table or the model's card if not given."""
-    pooling: Literal["cls", "mean"] | None = None
+    pooling: PoolingMode | None = None
     """How token embeddings become a sentence's; read from the checkpoint if not given."""
+    prompt: str | None = Field(default=None, min_length=1)
+    """Put before texts: a prompt's name ("query"), a text ("query: ") or none; the model's default if not given."""
+    prompt1: str | None = Field(default=None, min_length=1)
+    """The prompt of the first texts of pairs, if it is not that of both."""
+    prompt2: str | None = Field(default=None, min_length=1)
+    """The prompt of the second texts of pairs, if it is not that of both."""
     supervised: bool | None = None
     """Whether `bi` was trained on labels; found out if not given."""
     learning_rate: float | None = Field(default=None, gt=0)
     """Learning rate of this member's bi-encoders; if not given, that of all, or less for a start that knows labels."""
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
     """The member's name in the run folder; made from `bi` if not given."""
+
+    @property
+    def prompts(self) -> tuple[str | None, str | None] | None:
+        """The prompts of both sides; None if none was given."""
+        sides = self.prompt1 or self.prompt, self.prompt2 or self.prompt
+        return None if sides == (None, None) else sides
 
     @classmethod
     def parse(cls, text: str) -> "MemberConfig":

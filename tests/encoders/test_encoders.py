@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 
 from trans_encoder.encoders import BiEncoder, CrossEncoder, find_kind, load_encoder
 from trans_encoder.encoders.known import KNOWN, Known
-from trans_encoder.errors import ConfigurationError
+from trans_encoder.errors import ConfigurationError, DataError
 
 
 def test_the_kind_is_found_from_the_folder(bert, tmp_path):
@@ -129,3 +129,26 @@ def test_a_cross_encoder_with_several_labels_is_refused(bert, tmp_path):
     Plain(str(bert), num_labels=3).save_pretrained(str(tmp_path / "nli"))
     with pytest.raises(ConfigurationError, match="3 labels"):
         CrossEncoder.load(tmp_path / "nli")
+
+
+@pytest.mark.parametrize("encoder", [BiEncoder, CrossEncoder])
+def test_lists_of_two_texts_are_scored_as_pair_sets_are(bert, pairs, encoder):
+    model = encoder.load(bert)
+    listed = [(first, second) for first, second, _ in pairs.rows()]
+    assert np.array_equal(model.score(listed), model.score(pairs))
+    assert len(model.score([])) == 0
+    assert len(model.score([("a boat", ""), ("a boat", "a lamp")])) == 2
+    for wrong in (["two texts"], [("one",)], [("one", 2)]):
+        with pytest.raises(DataError, match=r"pair 1 is .*expected two texts"):
+            model.score(wrong)
+
+
+@pytest.mark.parametrize("size", ["base", "large"])
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_the_authors_released_models_read_the_first_token(family, size):
+    for kind in ("bi", "cross"):
+        known = KNOWN[f"cambridgeltl/trans-encoder-{kind}-simcse-{family}-{size}"]
+        assert known.pooling == "cls"
+        assert family in known.plm
+        assert size in known.plm
+        assert not known.supervised

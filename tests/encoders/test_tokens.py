@@ -73,6 +73,13 @@ def test_a_tokenizer_written_in_python_is_refused_with_what_to_do():
         Layout.of(CanineTokenizer(), texts=1)
 
 
+def test_a_tokenizer_without_padding_is_refused_with_what_to_do(bert):
+    tokenizer = AutoTokenizer.from_pretrained(bert)
+    tokenizer.pad_token = None
+    with pytest.raises(ConfigurationError, match=r"has no padding token.*tokenizer\.pad_token = "):
+        Layout.of(tokenizer, texts=2)
+
+
 @given(LENGTHS, st.integers(16, 512))
 def test_budget_batches_hold_each_input_once_within_the_budget(lengths, budget):
     batches = list(budget_batches(lengths, max_batch_tokens=budget))

@@ -48,11 +48,20 @@ def test_a_batch_gives_the_loss_of_the_plain_way(request, pairs, kind, family):
         left, right = (student.model.encode(texts, convert_to_tensor=True) for texts in (first, second))
         outputs = torch.cosine_similarity(left, right)
     else:
-        outputs = student.model.predict(
-            list(zip(first, second, strict=True)), activation_fn=torch.nn.Identity(), convert_to_tensor=True
-        )
+        outputs = student.model.predict(list(zip(first, second, strict=True)), convert_to_tensor=True)
     plain = LOSSES["mse"](outputs, torch.tensor(np.asarray(data.scores)[rows], dtype=torch.float32)).mean()
     assert ours.item() == pytest.approx(plain.item(), abs=1e-6)
+
+
+def test_a_cross_encoder_labels_on_the_scale_it_was_taught_whatever_the_loss(bert, pairs, tmp_path):
+    taught, spans = pairs.take(range(8)).with_scores([0.1, 0.9] * 4), {}
+    settings = {"epochs": 60, "learning_rate": 3e-3, "max_tokens": 48, "dropout": 0.0}
+    for loss in ("bce", "mse", "log-cosh"):
+        plan = PLAN.model_copy(update={**settings, "loss": loss})
+        options = TrainingOptions(folder=tmp_path / loss)
+        scores = train(CrossEncoder.load(bert, seed=1), taught, plan=plan, options=options).encoder.score(taught)
+        spans[loss] = (scores[0::2].mean(), scores[1::2].mean())
+    assert spans == {loss: pytest.approx((0.1, 0.9), abs=0.1) for loss in spans}
 
 
 @pytest.mark.parametrize("kind", ENCODERS)

@@ -8,13 +8,14 @@ from trans_encoder.cli.demo import demo
 from trans_encoder.cli.evaluate import evaluate
 from trans_encoder.cli.experiment import experiment
 from trans_encoder.cli.export import export
+from trans_encoder.cli.learn import learn
 from trans_encoder.cli.mine import mine
 from trans_encoder.cli.report import report
 from trans_encoder.cli.score import label, score
 from trans_encoder.cli.shell import Command, Shell, start
 from trans_encoder.cli.train import train
 
-COMMANDS = (demo, train, check, bootstrap, mine, evaluate, score, label, export, report, experiment)
+COMMANDS = (demo, train, check, bootstrap, mine, evaluate, score, label, learn, export, report, experiment)
 
 app = typer.Typer(
     name="trans-encoder",

@@ -9,6 +9,7 @@ import typer
 from trans_encoder.cli.options import Columns, Json, SkipBad, TrustRemoteCode, read_settings
 from trans_encoder.cli.output import print_result
 from trans_encoder.cli.texts import ColumnOption, Language, LineOption, TextPath, read_text
+from trans_encoder.config import PoolingMode
 from trans_encoder.progress import show_progress
 
 _NAMES = ("text", "model", "out", "objective", "preset", "dev", "pooling", "seed", "trust_remote_code")
@@ -30,7 +31,7 @@ def bootstrap(
         Path | None, typer.Option("--dev", metavar="FILE", help="Labelled pairs that choose the best checkpoint.")
     ] = None,
     pooling: Annotated[
-        Literal["cls", "mean"] | None, typer.Option("--pooling", help="mean, unless the model says otherwise.")
+        PoolingMode | None, typer.Option("--pooling", help="mean, unless the model says otherwise.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides the order of the text and dropout.")] = 42,
     assignments: Annotated[

@@ -10,7 +10,13 @@ from trans_encoder.cli.options import (
     DataDir,
     Json,
     KindOption,
+    Loading,
+    MaxTokens,
     Models,
+    Pooling,
+    Prompt1,
+    Prompt2,
+    PromptOption,
     SkipBad,
     TrustRemoteCode,
 )
@@ -27,6 +33,11 @@ def evaluate(
     columns: Columns = None,
     skip_bad: SkipBad = False,
     kind: KindOption = None,
+    pooling: Pooling = None,
+    prompt: PromptOption = None,
+    prompt1: Prompt1 = None,
+    prompt2: Prompt2 = None,
+    max_tokens: MaxTokens = None,
     trust_remote_code: TrustRemoteCode = False,
     json: Json = False,
 ) -> None:
@@ -36,7 +47,6 @@ def evaluate(
     """
     from trans_encoder.cli.reading import Reading
     from trans_encoder.data.tasks import Task, TestSet, load_task
-    from trans_encoder.encoders import load_encoder
     from trans_encoder.evaluation.evaluate import evaluate as run
 
     if (task is None) == (not test):
@@ -46,7 +56,7 @@ def evaluate(
             tests: Task | dict[str, TestSet] = load_task(task, data_dir=data_dir, tests_only=True)
         else:
             tests = {str(file): Reading(columns, skip_bad).test_set(file) for file in test or []}
-        encoders = [load_encoder(model, kind=kind, trust_remote_code=trust_remote_code) for model in models]
+        encoders = Loading(kind, pooling, max_tokens, prompt, prompt1, prompt2, trust_remote_code).load(models)
         result = run(encoders, tests)
     shown = {**result.scores, "average": result.average}
     title = f"{result.task}: {' + '.join(result.models)}"

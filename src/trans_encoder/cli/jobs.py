@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from trans_encoder.cli.options import choose_prompts
 from trans_encoder.cli.reading import Reading
 from trans_encoder.cli.texts import read_text
 from trans_encoder.config import EngineConfig, Inputs, RunConfig, load_config, parse_overrides
@@ -42,11 +43,17 @@ class Job:
     out: Path
 
 
-def prepare(file: Path | None, *, flags: Mapping[str, Any], assignments: Sequence[str]) -> Job:
+def prepare(
+    file: Path | None,
+    *,
+    flags: Mapping[str, Any],
+    assignments: Sequence[str],
+    prompts: Mapping[str, Sequence[str] | None] | None = None,
+) -> Job:
     """Resolve a TOML file, flags over it and `--set` over both, and read what they name."""
     given = {key: value for key, value in flags.items() if not (value is None or value is False or value == [])}
     job = load_config(file, {**given, **parse_overrides(assignments)})
-    inputs, config = job.inputs, job.run
+    inputs, config = job.inputs, _with_prompts(job.run, prompts or {})
     if inputs.out is None:
         raise ConfigurationError("no run folder; give --out RUN")
     if [inputs.pairs, inputs.task, inputs.text].count(None) != 2:
@@ -91,6 +98,15 @@ def prepare(file: Path | None, *, flags: Mapping[str, Any], assignments: Sequenc
         tests=_test_sets(inputs.test, data_dir=data_dir, reading=reading),
         out=Path(inputs.out),
     )
+
+
+def _with_prompts(config: RunConfig, options: Mapping[str, Sequence[str] | None]) -> RunConfig:
+    """Give the members the prompts of the command line, which go over those of the file."""
+    members = [
+        member.model_copy(update={name: text for name, text in zip(("prompt1", "prompt2"), sides, strict=True) if text})
+        for member, sides in zip(config.members, choose_prompts(len(config.members), **options), strict=True)
+    ]
+    return config.model_copy(update={"members": tuple(members)})
 
 
 def stand_ins(text: Text, *, count: int) -> PairSet:

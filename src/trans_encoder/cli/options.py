@@ -1,17 +1,43 @@
 """The options that several commands share."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from trans_encoder.config import PoolingMode
 from trans_encoder.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from trans_encoder.encoders import Encoder
 
 Models = Annotated[list[str], typer.Argument(metavar="MODEL...", help="Folders or hub names; several are an ensemble.")]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A folder or hub name.")]
 KindOption = Annotated[
     Literal["bi", "cross"] | None, typer.Option("--kind", help="What the model is, if its files do not tell.")
+]
+Pooling = Annotated[
+    PoolingMode | None,
+    typer.Option("--pooling", help="How bi-encoders make one embedding of a text's tokens, if not as they say."),
+]
+MaxTokens = Annotated[
+    int | None, typer.Option("--max-tokens", metavar="N", min=3, help="Cut longer inputs; by default, as models say.")
+]
+PromptOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prompt",
+        metavar="NAME|TEXT",
+        help="Put this before the texts of bi-encoders: a prompt's name, a text or none. Repeat it for each model.",
+    ),
+]
+Prompt1 = Annotated[
+    list[str] | None, typer.Option("--prompt1", metavar="NAME|TEXT", help="The same, of the first texts alone.")
+]
+Prompt2 = Annotated[
+    list[str] | None, typer.Option("--prompt2", metavar="NAME|TEXT", help="The same, of the second texts alone.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on standard output.")]
 TrustRemoteCode = Annotated[
@@ -26,6 +52,66 @@ Columns = Annotated[
     typer.Option("--columns", metavar="A,B[,SCORE]", help="The columns of the pairs, if they are not found."),
 ]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out lines that cannot be read, and say how many.")]
+
+
+def choose_prompts(
+    count: int,
+    *,
+    prompt: Sequence[str] | None = None,
+    prompt1: Sequence[str] | None = None,
+    prompt2: Sequence[str] | None = None,
+) -> list[tuple[str | None, str | None]]:
+    """Return the prompts of both sides for each model: what is given once holds for all of them."""
+
+    def for_each(option: str, given: Sequence[str] | None) -> list[str | None]:
+        if not given:
+            return [None] * count
+        if not all(text.strip() for text in given):
+            raise ConfigurationError(f'{option} is empty; give the name of a prompt, a text such as "query: ", or none')
+        if len(given) not in (1, count):
+            raise ConfigurationError(
+                f"{option} is given {len(given)} times for {count} models; give it once or {count} times"
+            )
+        return list(given) if len(given) == count else [given[0]] * count
+
+    both = for_each("--prompt", prompt)
+    first, second = for_each("--prompt1", prompt1), for_each("--prompt2", prompt2)
+    return [
+        (shared if own1 is None else own1, shared if own2 is None else own2)
+        for shared, own1, own2 in zip(both, first, second, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How a command loads the models that it was given."""
+
+    kind: Literal["bi", "cross"] | None = None
+    pooling: PoolingMode | None = None
+    max_tokens: int | None = None
+    prompt: Sequence[str] | None = None
+    prompt1: Sequence[str] | None = None
+    prompt2: Sequence[str] | None = None
+    trust_remote_code: bool = False
+
+    def load(self, models: Sequence[str]) -> list["Encoder"]:
+        """Load the models; in an ensemble of both kinds, pooling and prompts go to its bi-encoders."""
+        from trans_encoder.encoders import find_kind, load_encoder
+
+        prompts = choose_prompts(len(models), prompt=self.prompt, prompt1=self.prompt1, prompt2=self.prompt2)
+        kinds = [self.kind or find_kind(model) for model in models]
+        mixed = "bi" in kinds
+        return [
+            load_encoder(
+                model,
+                kind=kind,
+                pooling=None if kind == "cross" and mixed else self.pooling,
+                prompts=None if sides == (None, None) or (kind == "cross" and mixed) else sides,
+                max_tokens=self.max_tokens,
+                trust_remote_code=self.trust_remote_code,
+            )
+            for model, kind, sides in zip(models, kinds, prompts, strict=True)
+        ]
 
 
 def read_settings(assignments: Sequence[str] | None, *, options: Mapping[str, str]) -> dict[str, Any]:

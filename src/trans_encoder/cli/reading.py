@@ -25,6 +25,14 @@ class Reading:
         _say_what_was_skipped(pairs)
         return pairs.without_scores()
 
+    def labels(self, path: str | Path, *, score_range: tuple[float, float] | None) -> PairSet:
+        """Read pairs with the scores that a student is to learn."""
+        from trans_encoder.distill.learn import read_labels
+
+        pairs = read_labels(path, score_range=score_range, columns=self._names(), skip_bad=self.skip_bad)
+        _say_what_was_skipped(pairs)
+        return pairs
+
     def test_set(self, path: str | Path) -> TestSet:
         """Read labelled pairs."""
         test = TestSet.read(path, columns=self._names(), skip_bad=self.skip_bad)

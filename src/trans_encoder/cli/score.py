@@ -9,9 +9,15 @@ from trans_encoder.cli.options import (
     Columns,
     Json,
     KindOption,
+    Loading,
+    MaxTokens,
     Model,
     Models,
     Pairs,
+    Pooling,
+    Prompt1,
+    Prompt2,
+    PromptOption,
     SkipBad,
     TrustRemoteCode,
 )
@@ -29,6 +35,11 @@ def score(
     columns: Columns = None,
     skip_bad: SkipBad = False,
     kind: KindOption = None,
+    pooling: Pooling = None,
+    prompt: PromptOption = None,
+    prompt1: Prompt1 = None,
+    prompt2: Prompt2 = None,
+    max_tokens: MaxTokens = None,
     trust_remote_code: TrustRemoteCode = False,
     json: Json = False,
 ) -> None:
@@ -41,13 +52,12 @@ def score(
     """
     from trans_encoder.cli.reading import Reading
     from trans_encoder.cli.writing import write_pairs, writer_of
-    from trans_encoder.encoders import load_encoder
 
     if out is not None:
         writer_of(out)
     with show_progress():
         read = Reading(columns, skip_bad).pairs(pairs, others=out is not None)
-        encoder = load_encoder(model, kind=kind, trust_remote_code=trust_remote_code)
+        (encoder,) = Loading(kind, pooling, max_tokens, prompt, prompt1, prompt2, trust_remote_code).load([model])
         scores = encoder.score(read)
         if out is not None:
             write_pairs(read.with_scores(scores), out)
@@ -67,6 +77,11 @@ def label(
     columns: Columns = None,
     skip_bad: SkipBad = False,
     kind: KindOption = None,
+    pooling: Pooling = None,
+    prompt: PromptOption = None,
+    prompt1: Prompt1 = None,
+    prompt2: Prompt2 = None,
+    max_tokens: MaxTokens = None,
     trust_remote_code: TrustRemoteCode = False,
     json: Json = False,
 ) -> None:
@@ -76,13 +91,12 @@ def label(
     """
     from trans_encoder.cli.reading import Reading
     from trans_encoder.distill.labels import label as run
-    from trans_encoder.encoders import load_encoder
 
     if out.suffix != ".parquet":
         raise ConfigurationError(f"cannot write labels to {out}; give a name that ends in .parquet")
     with show_progress():
         read = Reading(columns, skip_bad).pairs(pairs)
-        teachers = [load_encoder(model, kind=kind, trust_remote_code=trust_remote_code) for model in models]
+        teachers = Loading(kind, pooling, max_tokens, prompt, prompt1, prompt2, trust_remote_code).load(models)
         labels = run(read, teachers)
         labels.save(out)
     result = {"teachers": models, "count": len(read), "mean": float(labels.scores.mean()), "out": str(out)}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from trans_encoder.cli.options import Columns, DataDir, Json, SkipBad, TrustRemoteCode
+from trans_encoder.cli.options import Columns, DataDir, Json, Prompt1, Prompt2, PromptOption, SkipBad, TrustRemoteCode
 from trans_encoder.cli.texts import ColumnOption, Language, LineOption, MixOption
 from trans_encoder.progress import show_progress
 
@@ -89,6 +89,9 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
         mix: MixOption = None,
         remine: Remine = False,
         model: Members = None,
+        prompt: PromptOption = None,
+        prompt1: Prompt1 = None,
+        prompt2: Prompt2 = None,
         preset: PresetName = None,
         dev: Dev = None,
         test: Test = None,
@@ -134,7 +137,8 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
             "trust_remote_code": trust_remote_code,
         }
         with show_progress():
-            job = prepare(config, flags=flags, assignments=assignments or [])
+            prompts = {"prompt": prompt, "prompt1": prompt1, "prompt2": prompt2}
+            job = prepare(config, flags=flags, assignments=assignments or [], prompts=prompts)
         command(job, json)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__

@@ -18,6 +18,9 @@ from trans_encoder.data.screening import PAIR_SCHEMA, Rows
 from trans_encoder.data.storage import SLICE_ROWS, content_hash, open_table, save_table, spool
 from trans_encoder.errors import DataError
 
+Scores = npt.NDArray[np.float32]
+"""One score for each pair."""
+
 
 @dataclass(frozen=True, eq=False)
 class Distinct:
@@ -41,16 +44,19 @@ class PairSet:
         *,
         columns: Sequence[str] | None = None,
         scores: bool = True,
+        score_range: tuple[float, float] | None = None,
         skip_bad: bool = False,
         others: bool = False,
     ) -> Self:
         """Read JSONL, TSV, CSV, Parquet or Arrow (also `.gz`), a folder of Parquet shards, or a glob (see `readers`).
 
         `columns` names the two sentences and, third, the score; with two names, or without `scores`, no score is read.
-        Bad lines raise DataError, or with `skip_bad` are left out and counted in `report`. With `others`, `table` keeps
-        all other columns (ids, dates, ...) behind those of the pairs.
+        Bad lines, among them scores outside a given `score_range`, raise DataError, or with `skip_bad` are left out and
+        counted in `report`. With `others`, `table` keeps all other columns (ids, dates, ...) behind those of the pairs.
         """
-        return cls(*read_pairs(path, columns=columns, scores=scores, skip_bad=skip_bad, others=others))
+        return cls(
+            *read_pairs(path, columns=columns, scores=scores, score_range=score_range, skip_bad=skip_bad, others=others)
+        )
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
@@ -80,6 +86,18 @@ class PairSet:
         except (pa.ArrowException, UnicodeError) as error:
             raise DataError(f"the lists cannot be used: {error}; expected texts, and numbers as scores") from error
         return cls.from_table(pa.table(arrays))
+
+    @classmethod
+    def of(cls, pairs: "PairSet | Sequence[tuple[str, str]]") -> "PairSet":
+        """Return a pair set as it is, or make one of (text, text) tuples."""
+        if isinstance(pairs, PairSet):
+            return pairs
+        for row, pair in enumerate(pairs, start=1):
+            if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+                raise DataError(f'pair {row} is {pair!r}; expected two texts, such as ("a cat", "a dog")')
+        # Not read as a file is: an empty text is scored like any other, so that there is a score for each pair.
+        columns = [pa.array([pair[side] for pair in pairs], PAIR_SCHEMA.types[side]) for side in (0, 1)]
+        return cls(pa.table(columns, schema=pa.schema(list(PAIR_SCHEMA)[:2])))
 
     @classmethod
     def from_table(cls, table: pa.Table, *, columns: Sequence[str] | None = None, skip_bad: bool = False) -> Self:

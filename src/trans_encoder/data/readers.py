@@ -36,6 +36,7 @@ FORMATS = {
     ".parquet": "parquet",
     ".arrow": "arrow",
 }
+_OTHER_RANGE = " Scores of another range are mapped to 0 to 1: give it, such as --range 0,5."
 _RECORDS = 1 << 13  # Python objects held at a time: few enough to stay in the processor's cache
 
 
@@ -44,6 +45,7 @@ def read_pairs(
     *,
     columns: Sequence[str] | None = None,
     scores: bool = True,
+    score_range: tuple[float, float] | None = None,
     skip_bad: bool = False,
     others: bool = False,
 ) -> tuple[pa.Table, ReadReport]:
@@ -71,16 +73,20 @@ def read_pairs(
             except ColumnError as error:
                 raise DataError(f"{file}: {error}") from None
 
-    table, report = collect(rows, source=str(path), skip_bad=skip_bad)
+    table, report = collect(rows, source=str(path), score_range=score_range, skip_bad=skip_bad)
     return with_other_columns(table) if others else table, report
 
 
 def collect(
-    rows: Callable[[Tally], Iterable[Rows]], *, source: str, skip_bad: bool = False
+    rows: Callable[[Tally], Iterable[Rows]],
+    *,
+    source: str,
+    score_range: tuple[float, float] | None = None,
+    skip_bad: bool = False,
 ) -> tuple[pa.Table, ReadReport]:
     """Check rows as they come, spool the good ones to disk and return them, with the report."""
     tally = Tally(source)
-    screened = (screen(part, tally) for part in rows(tally))
+    screened = (screen(part, tally, score_range=score_range) for part in rows(tally))
     first = next(screened, None)
     schema = PAIR_SCHEMA if first is None else first.schema
     table = spool(_alike(chain([] if first is None else [first], screened), schema, source=source), schema=schema)
@@ -89,7 +95,9 @@ def collect(
         tally.reject_unscored()
     elif tally.unscored:
         table = table.drop_columns("score")
-    remedy = " --columns LEFT,RIGHT reads pairs without their scores." if "score" in "".join(tally.problems) else ""
+    remedy = ""
+    if "score" in "".join(tally.problems):
+        remedy = " --columns LEFT,RIGHT reads pairs without their scores." if score_range is None else _OTHER_RANGE
     report = tally.report(skip_bad=skip_bad, remedy=remedy)
     if partly_scored:
         scored = (batch.filter(pc.is_valid(batch["score"])) for batch in table.to_batches())

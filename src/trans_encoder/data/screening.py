@@ -13,6 +13,8 @@ from trans_encoder.data.report import Tally
 from trans_encoder.data.sources import MAX_LINE_BYTES
 
 Mask = npt.NDArray[np.bool_]
+ROUNDING = 1e-3
+"""A cosine of unit vectors in half precision may leave [-1, 1] by this much."""
 PAIR_SCHEMA = pa.schema([("sentence1", pa.large_string()), ("sentence2", pa.large_string()), ("score", pa.float64())])
 
 OTHERS = "\0others"
@@ -87,10 +89,10 @@ def as_scores(column: pa.Array, *, name: str) -> pa.Array:
         raise _damaged(name, error) from error
 
 
-def screen(rows: Rows, tally: Tally) -> pa.RecordBatch:
+def screen(rows: Rows, tally: Tally, *, score_range: tuple[float, float] | None = None) -> pa.RecordBatch:
     """Return the good pairs of a batch and count the others."""
     good = np.ones(len(rows.lines), dtype=bool)
-    for fault, why in _faults(rows.batch):
+    for fault, why in _faults(rows.batch, score_range):
         found = good & fault
         if found.any():
             tally.reject(rows.lines[found].tolist(), why)
@@ -105,12 +107,16 @@ def screen(rows: Rows, tally: Tally) -> pa.RecordBatch:
     return batch
 
 
-def _faults(batch: pa.RecordBatch) -> Iterator[tuple[Mask, str]]:
+def _faults(batch: pa.RecordBatch, score_range: tuple[float, float] | None) -> Iterator[tuple[Mask, str]]:
     for name in ("sentence1", "sentence2"):
         texts = batch[name]
         for fault, why in text_faults(texts):
             yield fault, f"{name} {why}"
     yield _mask(pc.invert(pc.is_finite(batch["score"]))), "the score is not a finite number"
+    if score_range is not None:
+        low, high = score_range
+        outside = pc.or_(pc.less(batch["score"], low - ROUNDING), pc.greater(batch["score"], high + ROUNDING))
+        yield _mask(outside), f"the score is outside {low:g} to {high:g}"
 
 
 def text_faults(texts: pa.Array) -> Iterator[tuple[Mask, str]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trans_encoder.config import MemberConfig
+from trans_encoder.config import MemberConfig, PoolingMode
 from trans_encoder.data.documents import text_files
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.text import Text
@@ -15,7 +15,7 @@ from trans_encoder.demo.start import embedded_start
 from trans_encoder.distill.bootstrap import bootstrap
 from trans_encoder.distill.from_text import distil_text
 from trans_encoder.encoders import BiEncoder
-from trans_encoder.encoders.known import KNOWN, PoolingMode
+from trans_encoder.encoders.known import KNOWN
 from trans_encoder.encoders.loading import is_sentence_encoder
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.files import read_json, write_json

@@ -6,8 +6,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from trans_encoder.config import MemberConfig, OptimisationPlan, RunConfig
+from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.selection import Candidate
 from trans_encoder.distill.team import UNSUPERVISED
+from trans_encoder.encoders import Kind
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$^=-])")
 
@@ -67,6 +69,30 @@ def write_tuned_card(model: str, *, sentences: int, plan: OptimisationPlan, supe
             "",
             f"- Sentences of the text: {sentences:,}",
             f"- Training: {_plan(plan)}",
+            "",
+            *_LICENCE,
+        ]
+    )
+
+
+def write_learnt_card(model: str, *, kind: Kind, pairs: PairSet, plan: OptimisationPlan, score: float | None) -> str:
+    """Write the card of a model that learnt from given labels; nobody says that no people had a part in them."""
+    bi = kind == "bi"
+    return "\n".join(
+        [
+            *_head(bi=bi, supervised=True),
+            f"# {'Bi-encoder' if bi else 'Cross-encoder'} from {escaped(shown(model))}",
+            "",
+            f"Made by trans-encoder {version('trans-encoder')} from {escaped(shown(model))} and labelled pairs.",
+            "",
+            "## Use",
+            "",
+            *(_BI_USAGE if bi else _CROSS_USAGE),
+            "## How it was made",
+            "",
+            f"- Labelled pairs: {len(pairs):,}, SHA-256 {pairs.hash}",
+            f"- Training: {_plan(plan)}",
+            f"- Score on the dev set (x100): {_number(score)}",
             "",
             *_LICENCE,
         ]

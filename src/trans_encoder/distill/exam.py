@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.pairs import PairSet, Scores
 from trans_encoder.data.words import FEWEST_WORDS, joined, words_of
-from trans_encoder.distill.labels import Scores
 from trans_encoder.errors import DataError
 
 LEVELS = ("itself", "light edit", "heavy edit", "another sentence")

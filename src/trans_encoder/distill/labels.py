@@ -16,14 +16,13 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.pairs import PairSet, Scores
+from trans_encoder.data.screening import ROUNDING
 from trans_encoder.encoders.sharing import Scorer
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.files import atomic_file
 
-Scores = NDArray[np.float32]
 Teacher = Scorer
 """Whatever scores pairs: an encoder, or a checkpoint that is loaded when it is asked."""
 
@@ -32,7 +31,6 @@ RESERVED = ("sentence1", "sentence2", "score")
 
 _METADATA = b"trans_encoder"
 _ROWS_IN_GROUP = 1 << 16
-_ROUNDING = 1e-3  # a cosine of unit vectors in half precision may leave [-1, 1] by this much
 _CONSTANT = 1e-6  # scores that differ by no more than this are all alike
 _RANGES: dict[str, tuple[float, float]] = {"bi": (-1.0, 1.0), "cross": (0.0, 1.0)}
 
@@ -165,7 +163,7 @@ def _check_scores(scores: Scores, *, teacher: Teacher, place: str) -> None:
             f"{who} gave {int(bad.sum()):,} of {len(scores):,} pairs a score that is no number, the first at pair "
             f"{int(bad.argmax()) + 1}. Its weights have overflowed: lower {teacher.kind}.learning_rate or train in fp32"
         )
-    wild = (scores < low - _ROUNDING) | (scores > high + _ROUNDING)
+    wild = (scores < low - ROUNDING) | (scores > high + ROUNDING)
     if wild.any():
         raise RunError(
             f"{who} gave {int(wild.sum()):,} of {len(scores):,} pairs a score outside [{low:g}, {high:g}], "

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.pairs import PairSet, Scores
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.exam import Answers, Exam, make_exam
-from trans_encoder.distill.labels import Scores, Teacher, label
+from trans_encoder.distill.labels import Teacher, label
 from trans_encoder.distill.signals import SIGNALS, parts_for, teacher_agreement
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders.sharing import Together

@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.labels import Scores
+from trans_encoder.data.pairs import PairSet, Scores
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders import Kind
 from trans_encoder.errors import DataError, RunError

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from trans_encoder.data.pairs import Scores
 from trans_encoder.distill.exam import LEVELS, Answers
-from trans_encoder.distill.labels import Scores
 from trans_encoder.evaluation.metrics import spearman
 
 _BINS = 20

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from trans_encoder.config import MemberConfig, RunConfig
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.labels import Scores
+from trans_encoder.config import MemberConfig, PoolingMode, RunConfig
+from trans_encoder.data.pairs import PairSet, Scores
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Encoder, Kind
-from trans_encoder.encoders.known import KNOWN, PoolingMode, known_pooling
+from trans_encoder.encoders.known import KNOWN, known_pooling
 from trans_encoder.encoders.loading import (
     Precision,
     check_precision,
@@ -19,6 +18,7 @@ from trans_encoder.encoders.loading import (
     is_sentence_encoder,
     parameter_count,
 )
+from trans_encoder.encoders.prompts import Prompts
 from trans_encoder.errors import DataError, RunError
 
 _MOST_UNKNOWN = 0.5  # the share of tokens beyond which nobody could tell what a text says
@@ -38,6 +38,8 @@ class ModelRef:
     max_tokens: int | None
     """What longer texts are cut to; the model's own length if None."""
     pooling: PoolingMode | None = None
+    prompts: Prompts = None
+    """What is put before the texts of each side; the model's own if None."""
     device: str | None = None
     trust_remote_code: bool = False
     precision: Precision = "fp32"
@@ -50,6 +52,7 @@ class ModelRef:
         encoder = BiEncoder.load(
             self.source,
             pooling=self.pooling,
+            prompts=self.prompts,
             max_tokens=self.max_tokens,
             device=self.device,
             trust_remote_code=self.trust_remote_code,
@@ -193,12 +196,13 @@ def _member(member: MemberConfig, config: RunConfig) -> Member:
         source=member.bi,
         max_tokens=config.bi.max_tokens,
         pooling=member.pooling,
+        prompts=member.prompts,
         device=None if config.device == "auto" else config.device,
         trust_remote_code=config.trust_remote_code,
         precision=config.precision,
     )
     source = member.plm or member.bi
-    plm = replace(start, kind="cross", source=source, max_tokens=config.cross.max_tokens, pooling=None)
+    plm = replace(start, kind="cross", source=source, max_tokens=config.cross.max_tokens, pooling=None, prompts=None)
     return Member(name=start.name, start=start, plm=plm, bi=start, supervised=bool(member.supervised))
 
 

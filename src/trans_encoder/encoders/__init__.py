@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+from trans_encoder.config import PoolingMode
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.cross import CrossEncoder
 from trans_encoder.encoders.loading import Kind, find_kind
+from trans_encoder.encoders.prompts import Prompts
+from trans_encoder.errors import ConfigurationError
 
 Encoder = BiEncoder | CrossEncoder
 
@@ -15,10 +18,28 @@ def load_encoder(
     name: str | Path,
     *,
     kind: Kind | None = None,
+    pooling: PoolingMode | None = None,
+    prompts: Prompts = None,
     max_tokens: int | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
 ) -> Encoder:
-    """Load a saved encoder of either kind; the kind is found from its files unless given."""
-    encoder = BiEncoder if (kind or find_kind(name)) == "bi" else CrossEncoder
-    return encoder.load(name, max_tokens=max_tokens, device=device, trust_remote_code=trust_remote_code)
+    """Load a saved encoder of either kind; the kind is found from its files unless given.
+
+    `pooling` and `prompts` are for bi-encoders: see `BiEncoder.load`.
+    """
+    if (kind or find_kind(name)) == "bi":
+        return BiEncoder.load(
+            name,
+            pooling=pooling,
+            prompts=prompts,
+            max_tokens=max_tokens,
+            device=device,
+            trust_remote_code=trust_remote_code,
+        )
+    if pooling is not None or prompts is not None:
+        raise ConfigurationError(
+            f"{name} is a cross-encoder, which reads both texts at once: pooling and prompts are for bi-encoders. "
+            f"Leave them out, or give kind bi (--kind bi) to read it as one"
+        )
+    return CrossEncoder.load(name, max_tokens=max_tokens, device=device, trust_remote_code=trust_remote_code)

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 from trans_encoder.encoders.tokens import Integers, Layout
 from trans_encoder.fast.plain import Inputs
 
+BATCH_TOKENS = {"cpu": 2048, "mps": 8192, "cuda": 65536}
+"""Tokens of a batch in scoring, padding included, by the type of the device."""
+
 _WINDOW_BATCHES = 64
 _RUNS_IN_BATCH = 4
 

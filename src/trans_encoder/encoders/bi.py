@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,13 +16,15 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor
 from torch.nn import functional
 
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.encoders.batching import assemble, budget_batches
-from trans_encoder.encoders.known import PoolingMode, known_pooling
+from trans_encoder.config import PoolingMode
+from trans_encoder.data.pairs import PairSet, Scores
+from trans_encoder.encoders.batching import BATCH_TOKENS, assemble, budget_batches
+from trans_encoder.encoders.known import known_pooling
 from trans_encoder.encoders.loading import (
     Kind,
     Precision,
     best_device,
+    check_layout,
     check_length,
     checked_name,
     explained,
@@ -33,6 +35,7 @@ from trans_encoder.encoders.loading import (
     save_model,
     token_limit,
 )
+from trans_encoder.encoders.prompts import Prompts, choose_prompts, prompt_features
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, Tokens
 from trans_encoder.fast.plain import Inputs
 from trans_encoder.fast.threads import Passes
@@ -40,11 +43,8 @@ from trans_encoder.progress import progress
 
 logger = logging.getLogger(__name__)
 
-Scores = NDArray[np.float32]
-
-# Distinct sentences are encoded once; only so many embeddings are held at a time, so that memory is bounded.
+# Distinct sentences are encoded once; this bounds how many embeddings are held in memory at a time.
 _EMBEDDINGS_BYTES = 512 * 2**20
-_BATCH_TOKENS = {"cpu": 2048, "mps": 8192, "cuda": 65536}
 
 
 class BiEncoder:
@@ -54,12 +54,14 @@ class BiEncoder:
     precision: Precision = "fp32"
     """Number format of scoring: full, so that figures can be compared; a run sets its own."""
 
-    def __init__(self, model: SentenceTransformer, *, name: str) -> None:
-        """Wrap a loaded SentenceTransformer."""
+    def __init__(self, model: SentenceTransformer, *, name: str, prompts: Prompts = None) -> None:
+        """Wrap a loaded SentenceTransformer; `prompts` as in `load`."""
+        check_layout(model, name=name)
         self.model = model
         self.name = name
-        prompt = model.prompts.get(model.default_prompt_name or "") or ""
-        self.tokeniser = PairTokeniser(model.tokenizer, prompt=prompt)
+        self.prompts = choose_prompts(model, prompts, name=name)
+        self._features = [prompt_features(model, prompt) for prompt in self.prompts]
+        self.tokeniser = PairTokeniser(model.tokenizer, prompts=(self.prompts[0].text, self.prompts[1].text))
         self.layout = Layout.of(model.tokenizer, texts=1)
         self.passes = Passes(model, _embeddings)
 
@@ -69,14 +71,16 @@ class BiEncoder:
         name: str | Path,
         *,
         pooling: PoolingMode | None = None,
+        prompts: Prompts = None,
         max_tokens: int | None = None,
         device: str | None = None,
         trust_remote_code: bool = False,
     ) -> Self:
         """Load a bi-encoder, or a bare PLM, from a folder or hub name.
 
-        `pooling` and `max_tokens` replace the checkpoint's own settings. A checkpoint that does not say its pooling
-        gets that which it is known to be trained with, else the mean, and a warning.
+        `pooling`, `prompts` and `max_tokens` replace the checkpoint's own settings. A checkpoint that does not say its
+        pooling gets that which it is known to be trained with, else the mean, and a warning. `prompts` is one prompt
+        for all texts or a tuple for the first and the second of each pair: a name ("query"), a text or "none".
         """
         path = checked_name(name, trust_remote_code=trust_remote_code)
         with explained(name):
@@ -93,7 +97,7 @@ class BiEncoder:
         if max_tokens is not None:
             check_length(model, max_tokens, name=name)
             model.max_seq_length = max_tokens
-        return cls(model, name=str(name))
+        return cls(model, name=str(name), prompts=prompts)
 
     @classmethod
     def from_body(cls, folder: Path, *, like: "BiEncoder", trust_remote_code: bool = False) -> Self:
@@ -139,14 +143,15 @@ class BiEncoder:
         """Save as an ordinary sentence-transformers folder in safetensors."""
         save_model(self.model, folder)
 
-    def encode(self, texts: Sequence[str] | pa.Array | pa.ChunkedArray) -> Scores:
-        """Return one embedding for each text."""
+    def encode(self, texts: Sequence[str] | pa.Array | pa.ChunkedArray, *, side: Literal[0, 1] = 0) -> Scores:
+        """Return one embedding for each text; `side` chooses the prompt of the first or the second texts of pairs."""
         sentences = texts if isinstance(texts, pa.Array | pa.ChunkedArray) else pa.array(texts, pa.large_string())
-        tokens = self.tokeniser.sentences(sentences, max_tokens=self.max_tokens)
-        return self._embed(tokens, np.arange(len(tokens)))
+        tokens = self.tokeniser.sentences(sentences, max_tokens=self.max_tokens, side=side)
+        return self._embed(tokens, np.arange(len(tokens)), np.full(len(tokens), side, dtype=np.int8))
 
-    def score(self, pairs: PairSet) -> Scores:
+    def score(self, pairs: PairSet | Sequence[tuple[str, str]]) -> Scores:
         """Return the cosine of each pair, raw (section 2.2)."""
+        pairs = PairSet.of(pairs)
         tokenised = self.tokeniser(pairs, max_tokens=self.max_tokens)
         width = int(self.model.get_embedding_dimension() or 1)
         block = max(_EMBEDDINGS_BYTES // (2 * 4 * width), 1)
@@ -154,7 +159,7 @@ class BiEncoder:
         for start in range(0, len(pairs), block):
             index = tokenised.index[start : start + block]
             sentences, place = np.unique(index, return_inverse=True)
-            embeddings = torch.from_numpy(self._embed(tokenised.tokens, sentences))
+            embeddings = torch.from_numpy(self._embed(tokenised.tokens, sentences, tokenised.sides[sentences]))
             unit = functional.normalize(embeddings, dim=1)
             places = torch.from_numpy(place.reshape(index.shape))
             for part in range(0, len(index), 65536):
@@ -163,7 +168,7 @@ class BiEncoder:
                 scores[start + part : start + part + len(cosines)] = cosines.numpy()
         return scores
 
-    def _embed(self, tokens: Tokens, sentences: NDArray[np.integer[Any]]) -> Scores:
+    def _embed(self, tokens: Tokens, sentences: NDArray[np.integer[Any]], sides: NDArray[np.int8]) -> Scores:
         """Encode the given sentences, similar lengths together."""
         max_tokens = self.max_tokens
         lengths = self._cut(tokens.lengths[sentences], max_tokens) + self.layout.extra
@@ -172,9 +177,16 @@ class BiEncoder:
             inference(self.model, self.device, precision=self.precision),
             progress(f"encoding with {self.name}", total=len(sentences)) as advance,
         ):
-            batches = budget_batches(lengths, max_batch_tokens=_BATCH_TOKENS[self.device.type])
+            budget = BATCH_TOKENS[self.device.type]
+            batches = (
+                part[rows]
+                for part in self._apart(sides)
+                for rows in budget_batches(lengths[part], max_batch_tokens=budget)
+            )
             inputs = partial(self._inputs, tokens, max_tokens=max_tokens)
-            for rows, batch in self.passes.predict(batches, lambda rows: inputs(sentences[rows])):
+            for rows, batch in self.passes.predict(
+                batches, lambda rows: inputs(sentences[rows], side=int(sides[rows[0]]))
+            ):
                 if embeddings is None:
                     embeddings = np.empty((len(sentences), batch.shape[1]), dtype=np.float32)
                 embeddings[rows] = batch.numpy()
@@ -184,9 +196,16 @@ class BiEncoder:
     def _cut(self, lengths: Integers, max_tokens: int) -> Integers:
         return np.minimum(lengths, max_tokens - self.layout.extra)
 
-    def _inputs(self, tokens: Tokens, sentences: NDArray[np.integer[Any]], max_tokens: int) -> Inputs:
+    def _apart(self, sides: NDArray[np.int8]) -> list[NDArray[np.intp]]:
+        """Return which sentences may share a batch: all of them, unless the model must be told their prompts apart."""
+        if self._features[0] == self._features[1]:
+            return [np.arange(len(sides))]
+        return [rows for side in (0, 1) if len(rows := np.flatnonzero(sides == side))]
+
+    def _inputs(self, tokens: Tokens, sentences: NDArray[np.integer[Any]], *, side: int, max_tokens: int) -> Inputs:
         room = max_tokens - self.layout.extra
-        return assemble([[tokens[sentence][:room]] for sentence in sentences], self.layout)
+        keep = slice(-room, None) if self.model.tokenizer.truncation_side == "left" else slice(room)
+        return assemble([[tokens[sentence][keep]] for sentence in sentences], self.layout) | self._features[side]
 
     # What training needs: how long an example is, how a batch is put together, what the student says of it.
 
@@ -203,11 +222,14 @@ class BiEncoder:
         """Build one batch: each distinct sentence once, in groups of similar length, and which two make each pair."""
         max_tokens = max_tokens or self.max_tokens
         sentences, place = np.unique(pairs.index[rows], return_inverse=True)
-        groups = self.passes.split(self._cut(pairs.tokens.lengths[sentences], max_tokens) + self.layout.extra)
+        lengths = self._cut(pairs.tokens.lengths[sentences], max_tokens) + self.layout.extra
+        sides = pairs.sides[sentences]
+        groups = [part[group] for part in self._apart(sides) for group in self.passes.split(lengths[part])]
         position = np.empty(len(sentences), dtype=np.int64)
         position[np.concatenate(groups)] = np.arange(len(sentences))
+        inputs = partial(self._inputs, pairs.tokens, max_tokens=max_tokens)
         return {
-            "inputs": [self._inputs(pairs.tokens, sentences[group], max_tokens) for group in groups],
+            "inputs": [inputs(sentences[group], side=int(sides[group[0]])) for group in groups],
             "place": torch.from_numpy(position[place.reshape(-1, 2)]),
         }
 
@@ -217,10 +239,14 @@ class BiEncoder:
         left, right = batch["place"].unbind(1)
         return (unit[left] * unit[right]).sum(dim=1)
 
+    score_batch = outputs
+    """A cosine is the score itself."""
+
 
 def _embeddings(model: Any, inputs: Inputs) -> Tensor:
-    features = {name: tensor.to(model.device) for name, tensor in inputs.items()}
-    return model(features)["sentence_embedding"]  # type: ignore[no-any-return]
+    features = {name: value.to(model.device) if isinstance(value, Tensor) else value for name, value in inputs.items()}
+    embeddings: Tensor = model(features)["sentence_embedding"]
+    return embeddings[..., : model.truncate_dim]
 
 
 def _with_pooling(model: SentenceTransformer, mode: PoolingMode) -> SentenceTransformer:
@@ -238,6 +264,7 @@ def _remade(modules: list[Any], *, like: SentenceTransformer) -> SentenceTransfo
         prompts={name: prompt for name, prompt in like.prompts.items() if prompt is not None},
         default_prompt_name=like.default_prompt_name,
         similarity_fn_name=like.similarity_fn_name,
+        truncate_dim=like.truncate_dim,
     )
 
 

@@ -1,5 +1,6 @@
 """The cross-encoder: two sentences in, one logit out; a pair's score is the logit's sigmoid."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -8,9 +9,8 @@ import sentence_transformers
 import torch
 from torch import Tensor
 
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.encoders.batching import assemble, budget_batches
-from trans_encoder.encoders.bi import Scores
+from trans_encoder.data.pairs import PairSet, Scores
+from trans_encoder.encoders.batching import BATCH_TOKENS, assemble, budget_batches
 from trans_encoder.encoders.loading import (
     Kind,
     Precision,
@@ -30,8 +30,6 @@ from trans_encoder.fast.plain import Inputs
 from trans_encoder.fast.threads import Passes
 from trans_encoder.progress import progress
 
-_BATCH_TOKENS = {"cpu": 2048, "mps": 8192, "cuda": 65536}
-
 
 class CrossEncoder:
     """A sentence-transformers CrossEncoder with the verbs of this package, mirroring `BiEncoder`."""
@@ -48,7 +46,8 @@ class CrossEncoder:
             )
         self.model = model
         self.name = name
-        self.tokeniser = PairTokeniser(model.tokenizer)
+        prompt = str(model.prompts.get(model.default_prompt_name or "") or "")
+        self.tokeniser = PairTokeniser(model.tokenizer, prompts=(prompt, ""))
         self.layout = Layout.of(model.tokenizer, texts=2)
         self.passes = Passes(model, _logits)
 
@@ -102,16 +101,16 @@ class CrossEncoder:
         """Save as an ordinary sentence-transformers folder in safetensors."""
         save_model(self.model, folder)
 
-    def score(self, pairs: PairSet) -> Scores:
+    def score(self, pairs: PairSet | Sequence[tuple[str, str]]) -> Scores:
         """Return the probability that the cross-encoder gives to each pair, in the given order (section 2.3)."""
-        max_tokens = self.max_tokens
+        pairs, max_tokens = PairSet.of(pairs), self.max_tokens
         tokenised = self.tokeniser(pairs, max_tokens=max_tokens)
         scores = np.empty(len(pairs), dtype=np.float32)
         with (
             inference(self.model, self.device, precision=self.precision),
             progress(f"scoring with {self.name}", total=len(pairs)) as advance,
         ):
-            batches = budget_batches(self.lengths(tokenised), max_batch_tokens=_BATCH_TOKENS[self.device.type])
+            batches = budget_batches(self.lengths(tokenised), max_batch_tokens=BATCH_TOKENS[self.device.type])
             for rows, logits in self.passes.predict(batches, lambda rows: self._inputs(tokenised, rows, max_tokens)):
                 scores[rows] = logits.sigmoid().numpy()
                 advance(len(rows))
@@ -155,6 +154,10 @@ class CrossEncoder:
     def outputs(self, batch: dict[str, Any]) -> Tensor:
         """Return the logit of each pair of a batch, with gradients."""
         return self.passes(batch["inputs"]).float()[batch["place"]]
+
+    def score_batch(self, batch: dict[str, Any]) -> Tensor:
+        """Return the probability of each pair of a batch, with gradients."""
+        return self.outputs(batch).sigmoid()
 
 
 def _logits(model: Any, inputs: Inputs) -> Tensor:

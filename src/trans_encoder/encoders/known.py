@@ -1,8 +1,8 @@
-"""Released bi-encoders of the paper and its neighbours: the PLM each was tuned from, and its pooling."""
+"""Released models of the paper and its neighbours: the PLM each was tuned from, and its pooling."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-PoolingMode = Literal["cls", "mean"]
+from trans_encoder.config import PoolingMode
 
 
 class Known(NamedTuple):
@@ -21,6 +21,12 @@ _ROBERTA = {size: f"FacebookAI/roberta-{size}" for size in ("base", "large")}
 KNOWN: dict[str, Known] = {
     **{f"princeton-nlp/unsup-simcse-bert-{size}-uncased": Known(plm, "cls") for size, plm in _BERT.items()},
     **{f"princeton-nlp/unsup-simcse-roberta-{size}": Known(plm, "cls") for size, plm in _ROBERTA.items()},
+    **{
+        f"cambridgeltl/trans-encoder-{kind}-simcse-{family}-{size}": Known(plm, "cls")
+        for kind in ("bi", "cross")
+        for family, plms in (("bert", _BERT), ("roberta", _ROBERTA))
+        for size, plm in plms.items()
+    },
     "cambridgeltl/mirror-bert-base-uncased-sentence": Known(_BERT["base"], "mean"),
     "cambridgeltl/mirror-bert-base-uncased-sentence-drophead": Known(_BERT["base"], "mean"),
     "cambridgeltl/mirror-roberta-base-sentence": Known(_ROBERTA["base"], "cls"),

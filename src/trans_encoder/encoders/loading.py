@@ -12,9 +12,12 @@ from safetensors import SafetensorError
 from torch import nn
 
 from trans_encoder.encoders.converting import WEIGHTS, converted, pickled_weights
+from trans_encoder.encoders.portable import make_portable
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.files import sha256
 from trans_encoder.ranks import world_size
+
+_MODULES = {"Pooling", "Normalize", "Dense", "LayerNorm", "Dropout", "Router", "WeightedLayerPooling"}
 
 Kind = Literal["bi", "cross"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
@@ -134,7 +137,7 @@ def check_length(model: torch.nn.Module, max_tokens: int, *, name: str | Path) -
     if limit is not None and max_tokens > limit:
         raise ConfigurationError(
             f"model {name} takes at most {limit} tokens, but max_tokens is {max_tokens}; "
-            f"longer texts are cut, so give {limit} or less (--set bi.max_tokens, --set cross.max_tokens)"
+            f"longer texts are cut, so give {limit} or less (--max-tokens, --set bi.max_tokens, --set cross.max_tokens)"
         )
 
 
@@ -166,6 +169,24 @@ def _learnt_positions(model: torch.nn.Module) -> int | None:
             # RoBERTa and its kin begin to count after the padding's own number.
             return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
     return None
+
+
+def check_layout(model: Any, *, name: str | Path) -> None:
+    """Refuse models whose texts do not become tokens of a transformer, or that pool in a way of their own."""
+    first, *rest = list(model)
+    bodies = [route[0] for route in first.sub_modules.values()] if type(first).__name__ == "Router" else [first]
+    odd = sorted({type(body).__name__ for body in bodies} - {"Transformer"})
+    odd += sorted({type(module).__name__ for module in rest} - _MODULES)
+    if odd:
+        raise ConfigurationError(
+            f"model {name} has modules that trans-encoder cannot run ({', '.join(odd)}); expected a Transformer "
+            f"followed by any of {', '.join(sorted(_MODULES))}"
+        )
+    if len({json.dumps(body.tokenizer.get_vocab(), sort_keys=True) for body in bodies}) > 1:
+        raise ConfigurationError(
+            f"the routes of model {name} have tokenizers of their own; expected one for all. "
+            f"Save the route that you need as a model by itself"
+        )
 
 
 @contextmanager
@@ -242,13 +263,14 @@ def fingerprint(name: str | Path) -> dict[str, str]:
 
 
 def save_model(model: Any, folder: Path) -> None:
-    """Save as an ordinary sentence-transformers folder: the same bytes whatever the model did before."""
+    """Save as a folder that sentence-transformers reads from 3.0 on: the same bytes whatever the model did before."""
     backend = getattr(model.tokenizer, "backend_tokenizer", None)
     if backend is not None:
         # Fast tokenizers remember how they last cut and padded, and would save it.
         backend.no_truncation()
         backend.no_padding()
     model.save_pretrained(str(folder), create_model_card=False)
+    make_portable(folder, model)
 
 
 def best_device() -> str:

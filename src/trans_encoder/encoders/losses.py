@@ -1,6 +1,12 @@
-"""Losses between a student's raw outputs and its teachers' labels, as pure functions.
+"""Losses between a student's outputs and its teachers' labels, as pure functions.
 
-A bi-encoder's raw output is a cosine, a cross-encoder's a logit (its score is the logit's sigmoid).
+| loss | bi-encoder's output | cross-encoder's output | labels |
+| --- | --- | --- | --- |
+| bce (Eq. 2) | cosine, taken as a logit | logit | clamped to [0, 1] |
+| mse (Eq. 3), log-cosh | cosine | probability: the logit's sigmoid | as they are |
+
+Labels are scores, so a loss that measures a distance must be given the student's score: fitted to the logit, a label of
+0.8 would come out as sigmoid(0.8) = 0.69 when the student labels in its turn.
 """
 
 from collections.abc import Callable
@@ -13,7 +19,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def bce(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Soft binary cross-entropy of logits (Eq. 2), labels clamped to [0, 1]: a negative cosine is no probability."""
+    """Soft binary cross-entropy of logits (Eq. 2); labels are clamped to [0, 1], since a cosine may be negative."""
     return functional.binary_cross_entropy_with_logits(outputs, labels.clamp(0, 1), reduction="none")
 
 
@@ -29,3 +35,5 @@ def log_cosh(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 LOSSES: dict[str, Loss] = {"bce": bce, "mse": mse, "log-cosh": log_cosh}
+TAKES_LOGITS = frozenset({"bce"})
+"""Losses of the raw outputs; all others take scores."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.pairs import Distinct, PairSet
 from trans_encoder.data.storage import spool_array
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import progress
@@ -58,6 +58,8 @@ class PairTokens:
 
     tokens: Tokens
     index: NDArray[np.int32]
+    sides: NDArray[np.int8]
+    """Whose prompt each sentence has: that of the first (0) or the second (1) texts; 0 where there is but one."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -65,17 +67,18 @@ class PairTokens:
     @property
     def nbytes(self) -> int:
         """Bytes of memory and of temporary disk that it takes."""
-        arrays = (self.tokens.ids, self.tokens.starts, self.tokens.whole, self.index)
+        arrays = (self.tokens.ids, self.tokens.starts, self.tokens.whole, self.index, self.sides)
         return sum(array.nbytes for array in arrays)
 
     def both_orders(self) -> "PairTokens":
         """Return the pairs followed by the swapped pairs."""
-        return PairTokens(self.tokens, np.concatenate([self.index, self.index[:, ::-1]]))
+        return PairTokens(self.tokens, np.concatenate([self.index, self.index[:, ::-1]]), self.sides)
 
 
 def tokenise(tokenizer: Any, sentences: pa.Array | pa.ChunkedArray, *, max_tokens: int) -> Tokens:
     """Tokenise sentences, each cut to `max_tokens`; how long each one was is kept."""
     whole = np.zeros(len(sentences), dtype=np.int64)
+    keep = slice(-max_tokens, None) if tokenizer.truncation_side == "left" else slice(max_tokens)
 
     def pieces() -> Iterator[NDArray[np.int32]]:
         for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
@@ -90,7 +93,7 @@ def tokenise(tokenizer: Any, sentences: pa.Array | pa.ChunkedArray, *, max_token
                 verbose=False,
             )["input_ids"]
             whole[start : start + len(texts)] = [len(ids) for ids in encoded]
-            yield np.concatenate([np.asarray(ids[:max_tokens], dtype=np.int32) for ids in encoded])
+            yield np.concatenate([np.asarray(ids[keep], dtype=np.int32) for ids in encoded])
             advance(len(texts))
 
     with progress("tokenising", total=len(sentences)) as advance:
@@ -107,11 +110,11 @@ class PairTokeniser:
 
     _remembered: ClassVar[OrderedDict[tuple[str, str], tuple[int, PairTokens]]] = OrderedDict()
 
-    def __init__(self, tokenizer: Any, *, prompt: str = "") -> None:
-        """Use `tokenizer` on texts with `prompt` put before each."""
+    def __init__(self, tokenizer: Any, *, prompts: tuple[str, str] = ("", "")) -> None:
+        """Use `tokenizer` on texts, with the prompt of its side put before each."""
         self.tokenizer = tokenizer
-        self._prompt = prompt
-        self._key = fingerprint(tokenizer) + prompt
+        self._prompts = prompts
+        self._key = fingerprint(tokenizer) + "\0".join(prompts)
 
     def __call__(self, pairs: PairSet, *, max_tokens: int) -> PairTokens:
         """Return the tokens of the pairs; a sentence keeps at least its first `max_tokens`."""
@@ -134,25 +137,40 @@ class PairTokeniser:
     def _tokenised(self, pairs: PairSet, *, max_tokens: int) -> PairTokens:
         """Tokenise the pairs, each distinct sentence once in every block of them; one block is in memory at a time."""
         whole, index, known = [np.empty(0, dtype=np.int64)], [np.empty((0, 2), dtype=np.int32)], 0
+        sides = [np.empty(0, dtype=np.int8)]
 
         def ids() -> Iterator[NDArray[np.int32]]:
             nonlocal known
             for start in range(0, len(pairs), _BLOCK_PAIRS):
                 distinct = pairs.between(start, start + _BLOCK_PAIRS).distinct()
-                tokens = self.sentences(distinct.sentences, max_tokens=max_tokens)
-                whole.append(tokens.whole)
-                index.append(distinct.index + np.int32(known))
-                known += len(tokens)
-                yield tokens.ids
+                columns = []
+                for side, (texts, places) in enumerate(self._by_side(distinct)):
+                    tokens = self.sentences(texts, max_tokens=max_tokens, side=side)
+                    whole.append(tokens.whole)
+                    sides.append(np.full(len(tokens), side, dtype=np.int8))
+                    columns.append(places + np.int32(known))
+                    known += len(tokens)
+                    yield tokens.ids
+                index.append(np.column_stack(columns))
 
         joined = spool_array(ids(), dtype=np.int32)
         lengths = np.concatenate(whole)
-        return PairTokens(Tokens(joined, _starts(np.minimum(lengths, max_tokens)), lengths), np.concatenate(index))
+        tokens = Tokens(joined, _starts(np.minimum(lengths, max_tokens)), lengths)
+        return PairTokens(tokens, np.concatenate(index), np.concatenate(sides))
 
-    def sentences(self, sentences: pa.Array | pa.ChunkedArray, *, max_tokens: int) -> Tokens:
-        """Return the tokens of sentences, which are not remembered."""
-        if self._prompt:
-            prompt, nothing = (pa.scalar(text, sentences.type) for text in (self._prompt, ""))
+    def _by_side(self, distinct: Distinct) -> Iterator[tuple[pa.Array, NDArray[np.int32]]]:
+        """Yield texts and where the pairs' texts are among them: of both sides at once if they share a prompt."""
+        if self._prompts[0] == self._prompts[1]:
+            yield distinct.sentences, distinct.index
+            return
+        for column in distinct.index.T:
+            used, places = np.unique(column, return_inverse=True)
+            yield distinct.sentences.take(pa.array(used)), places.astype(np.int32)
+
+    def sentences(self, sentences: pa.Array | pa.ChunkedArray, *, max_tokens: int, side: int = 0) -> Tokens:
+        """Return the tokens of sentences on one side of a pair, which are not remembered."""
+        if self._prompts[side]:
+            prompt, nothing = (pa.scalar(text, sentences.type) for text in (self._prompts[side], ""))
             sentences = pc.binary_join_element_wise(prompt, sentences, nothing)
         return tokenise(self.tokenizer, sentences, max_tokens=max_tokens)
 
@@ -208,6 +226,11 @@ class Layout:
             raise ConfigurationError(
                 f"the tokenizer {type(tokenizer).__name__} is written in Python; expected a fast one (tokenizer.json). "
                 f"Give a model that has one, or convert it once with transformers.convert_slow_tokenizer"
+            )
+        if tokenizer.pad_token_id is None:
+            raise ConfigurationError(
+                f"the tokenizer of {tokenizer.name_or_path or type(tokenizer).__name__} has no padding token, so texts "
+                f"of different lengths cannot share a batch; choose one (tokenizer.pad_token = ...) and save it again"
             )
         encoded = tokenizer(*["a"] * texts, return_token_type_ids=True)
         sequence = encoded.sequence_ids(0)

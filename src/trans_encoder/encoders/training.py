@@ -11,15 +11,13 @@ from torch import Tensor, nn
 
 from trans_encoder.config import OptimisationPlan, TrainingPlan
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.encoders.bi import BiEncoder
-from trans_encoder.encoders.cross import CrossEncoder
+from trans_encoder.encoders import Encoder
 from trans_encoder.encoders.loading import Precision, set_dropout
-from trans_encoder.encoders.losses import LOSSES
+from trans_encoder.encoders.losses import LOSSES, TAKES_LOGITS
 from trans_encoder.encoders.tokens import Integers
 from trans_encoder.encoders.trainer import Checkpoint, StageTrainer
 from trans_encoder.errors import DataError
 
-Encoder = BiEncoder | CrossEncoder
 Judge = Callable[[Any], float]
 
 
@@ -126,7 +124,7 @@ class _Imitator(nn.Module):
     def __init__(self, student: Encoder, loss: str) -> None:
         super().__init__()
         self.model = student.model
-        self._outputs = student.outputs
+        self._outputs = student.outputs if loss in TAKES_LOGITS else student.score_batch
         self._loss = LOSSES[loss]
 
     def forward(self, labels: Tensor, **batch: Any) -> Tensor:

@@ -48,8 +48,8 @@ class Evaluation:
         }
 
 
-def evaluate(models: Model | Sequence[Model], task: Task | TestSet | Mapping[str, TestSet]) -> Evaluation:
-    """Evaluate a model, or the ensemble of several (the mean of their scores), on a task's test sets.
+def evaluate(models: Model | Sequence[Model], task: Task | TestSet | PairSet | Mapping[str, TestSet]) -> Evaluation:
+    """Evaluate a model, or the ensemble of several (the mean of their scores), on a task's test sets or labelled pairs.
 
     A bi-encoder scores a pair by the cosine of its embeddings, a cross-encoder by the sigmoid of its logit. Kinds may
     be mixed in an ensemble; `Evaluation.models` states each one's kind.
@@ -86,7 +86,9 @@ def measure(scores: npt.ArrayLike, test: TestSet) -> float:
         raise DataError(f"test set {test.name}: {error}") from error
 
 
-def _test_sets(task: Task | TestSet | Mapping[str, TestSet]) -> tuple[str, Mapping[str, TestSet]]:
+def _test_sets(task: Task | TestSet | PairSet | Mapping[str, TestSet]) -> tuple[str, Mapping[str, TestSet]]:
+    if isinstance(task, PairSet):
+        task = TestSet("pairs", task)
     if isinstance(task, TestSet):
         return task.name, {task.name: task}
     name, tests = (task.name, task.tests) if isinstance(task, Task) else (", ".join(task), task)

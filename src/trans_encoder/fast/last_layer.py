@@ -38,7 +38,8 @@ def reads_first_token(model: Any) -> bool:
     if type(getattr(model[0], "model", None)).__name__.endswith("ForSequenceClassification"):
         return True
     pooling: Any = model[1] if len(model) > 1 else None
-    return type(pooling) is Pooling and pooling.pooling_mode == "cls"
+    # Without the prompt, the first token that is pooled is the first of the text.
+    return type(pooling) is Pooling and pooling.pooling_mode == "cls" and pooling.include_prompt
 
 
 def _last_layer(

@@ -1,13 +1,16 @@
 """What every runner shares: types, and groups of inputs of similar length."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-Inputs = dict[str, Tensor]
-"""What a model takes: token ids, attention mask and, where it knows them, token types."""
+Inputs = dict[str, Any]
+"""What a model takes: token ids, attention mask and, where it knows them, token types, as tensors with a row for each
+input; and what holds for all of them, such as the length of their prompt.
+"""
 Lengths = NDArray[np.int64]
 Forward = Callable[[nn.Module, Inputs], Tensor]
 """One forward pass of a model: what is wanted of its outputs."""

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.pairs import PairSet, Scores
 from trans_encoder.data.tasks import TestSet
-from trans_encoder.distill.labels import Scores
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.evaluation.evaluate import measure
 from trans_encoder.files import atomic_file

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.stats import rankdata, spearmanr
 
-Scores = npt.NDArray[np.float32]
+from trans_encoder.data.pairs import Scores
+
 Rows = npt.NDArray[np.int64]
 _TEXTS = ["sentence1", "sentence2"]
 _SAMPLE = 100_000  # pairs behind each rank correlation

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from trans_encoder.config import PoolingMode
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
@@ -25,7 +26,6 @@ from trans_encoder.distill.selection import DevJudge, Judge
 from trans_encoder.distill.team import ModelRef, may_know_labels
 from trans_encoder.distill.work import TRAINING
 from trans_encoder.encoders.bi import BiEncoder
-from trans_encoder.encoders.known import PoolingMode
 from trans_encoder.encoders.loading import Precision, check_precision
 from trans_encoder.encoders.training import TrainingOptions
 from trans_encoder.errors import ConfigurationError

@@ -53,4 +53,4 @@ def tokenised(encoder: BiEncoder, text: Text, pairs: Integers, *, plan: Contrast
     """Tokenise the sentences that are in these pairs."""
     used, place = np.unique(pairs, return_inverse=True)
     tokens = tokenise(encoder.model.tokenizer, text.sentences.take(pa.array(used)), max_tokens=plan.max_tokens)
-    return PairTokens(tokens, place.reshape(-1, 2).astype(np.int32))
+    return PairTokens(tokens, place.reshape(-1, 2).astype(np.int32), np.zeros(len(tokens), dtype=np.int8))

@@ -1,0 +1,78 @@
+"""Save a bi-encoder and a cross-encoder, load both in other versions of sentence-transformers, and compare the outputs.
+
+Each version needs an environment of its own, for example:
+
+    python -m venv /tmp/st3 && /tmp/st3/bin/pip install "sentence-transformers==3.0.1" "transformers==4.41.2"
+    python benchmarks/portability.py --model bert-mini --python /tmp/st3/bin/python
+"""
+
+import argparse
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+
+from trans_encoder import BiEncoder, CrossEncoder
+
+PAIRS = [
+    ("A man is playing a guitar.", "Somebody plays an instrument."),
+    ("The stock market fell sharply on Monday.", "A CHEF prepares a meal, slowly."),
+    ("Naïve café owners — 100% sure!", "a"),
+    (" ".join(["many words"] * 400), "Few words."),
+]
+
+LOADED = """
+import json, sys
+import numpy, sentence_transformers, transformers
+folder = sys.argv[1]
+content = json.load(open(folder + "/expected.json"))
+bi = sentence_transformers.SentenceTransformer(folder + "/bi", device="cpu")
+embeddings = [bi.encode([pair[side] for pair in content["pairs"]]) for side in (0, 1)]
+cross = sentence_transformers.CrossEncoder(folder + "/cross", device="cpu")
+probabilities = cross.predict([tuple(pair) for pair in content["pairs"]])
+def off(found, expected):
+    return float(numpy.abs(numpy.asarray(found) - numpy.asarray(expected)).max())
+print(json.dumps({
+    "versions": [sentence_transformers.__version__, transformers.__version__],
+    "bi": off(embeddings, content["bi"]),
+    "cross": off(probabilities, content["cross"]),
+}))
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", action="append", required=True, help="a folder of an encoder; repeatable")
+    parser.add_argument("--python", action="append", required=True, help="the Python of an environment; repeatable")
+    given = parser.parse_args()
+    print("| model | sentence-transformers | transformers | bi-encoder: largest difference | cross-encoder |")
+    print("| --- | --- | --- | ---: | ---: |")
+    for model in given.model:
+        with tempfile.TemporaryDirectory() as folder:
+            save(model, Path(folder))
+            for python in given.python:
+                print(f"| {Path(model).name} | {compared(python, folder)} |", flush=True)
+
+
+def save(model: str, folder: Path) -> None:
+    bi, cross = BiEncoder.load(model, device="cpu"), CrossEncoder.load(model, device="cpu", seed=1)
+    bi.save(folder / "bi")
+    cross.save(folder / "cross")
+    expected = {
+        "pairs": PAIRS,
+        "bi": [bi.encode([pair[side] for pair in PAIRS]).tolist() for side in (0, 1)],
+        "cross": cross.score(PAIRS).tolist(),
+    }
+    (folder / "expected.json").write_text(json.dumps(expected), encoding="utf-8")
+
+
+def compared(python: str, folder: str) -> str:
+    done = subprocess.run([python, "-c", LOADED, folder], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return f"{python} | | {done.stderr.strip().splitlines()[-1]} | "
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    return f"{' | '.join(found['versions'])} | {found['bi']:.1e} | {found['cross']:.1e}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Learn from saved labels: one student from any file of pairs with scores, whoever gave them.
+
+This is one half of a cycle by itself (Eq. 2 or 3). The labels may come from `trans-encoder label`, an LLM, an API or
+people; the student learns them as a run's students learn those of their teachers.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trans_encoder.config import MemberConfig, RunConfig, TrainingPlan, make_config
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.screening import ROUNDING
+from trans_encoder.data.tasks import TestSet
+from trans_encoder.distill.cards import write_learnt_card
+from trans_encoder.distill.selection import DevJudge, Judge
+from trans_encoder.distill.work import TRAINING
+from trans_encoder.encoders import BiEncoder, CrossEncoder, Encoder, Kind, load_encoder
+from trans_encoder.encoders.loading import check_precision, fingerprint
+from trans_encoder.encoders.training import TrainingOptions, train
+from trans_encoder.errors import ConfigurationError, DataError
+from trans_encoder.files import atomic_folder, write_json
+from trans_encoder.progress import progress
+from trans_encoder.ranks import is_first_rank
+from trans_encoder.runs.manifest import RunFolder, run_folder
+from trans_encoder.runs.stages import Stage, one_by_one, scratch
+
+logger = logging.getLogger(__name__)
+
+Labels = PairSet | str | Path
+COSINES = (-1.0, 1.0)
+"""What labels may be without `score_range`: cosines, or probabilities among them."""
+
+
+def read_labels(
+    labels: Labels,
+    *,
+    score_range: tuple[float, float] | None = None,
+    columns: Sequence[str] | None = None,
+    skip_bad: bool = False,
+) -> PairSet:
+    """Read labelled pairs; scores of another `score_range`, such as 0 to 5, are mapped to 0 to 1.
+
+    A score outside the range is a bad line: an error that names file and line, or left out with `skip_bad`.
+    """
+    low, high = score_range or COSINES
+    if not low < high:
+        raise ConfigurationError(f"scores are said to be from {low:g} to {high:g}; the first must be the smaller one")
+    if isinstance(labels, PairSet):
+        pairs = labels
+    else:
+        pairs = PairSet.read(labels, columns=columns, skip_bad=skip_bad, score_range=(low, high))
+    scores = pairs.scores
+    if scores is None:
+        raise DataError(f"{labels} has no scores to learn; name their column: --columns A,B,SCORE")
+    outside = np.flatnonzero((scores < low - ROUNDING) | (scores > high + ROUNDING))
+    if len(outside):
+        raise DataError(f"pair {outside[0] + 1} has the score {scores[outside[0]]:g}, outside {low:g} to {high:g}")
+    if len(scores) > 1 and np.ptp(scores) == 0:
+        raise DataError(f"all {len(scores):,} scores are {scores[0]:g}; there is nothing to learn from equal scores")
+    return pairs if score_range is None else pairs.with_scores((scores - low) / (high - low))
+
+
+def learn(
+    labels: Labels,
+    model: str | MemberConfig,
+    *,
+    kind: Kind,
+    out: str | Path,
+    preset: str = "small",
+    dev: TestSet | PairSet | None = None,
+    score_range: tuple[float, float] | None = None,
+    columns: Sequence[str] | None = None,
+    **overrides: Any,
+) -> Encoder:
+    """Train one student on labelled pairs and leave it in `out`/bi or `out`/cross.
+
+    `model` is what the student starts from; a `MemberConfig` also chooses its pooling and prompts. Overrides are fields
+    of the kind's TrainingPlan and of RunConfig (seed, both_orders, device, precision). A dev set only chooses the best
+    checkpoint. The same call continues a stopped training and returns what a finished one made.
+    """
+    config = _config(model, kind=kind, preset=preset, overrides=overrides)
+    check_precision(config.precision, config.device)
+    pairs = read_labels(labels, score_range=score_range, columns=columns)
+    test = TestSet("dev", dev) if isinstance(dev, PairSet) else dev
+    work = Learn(config, kind, pairs, None if test is None else DevJudge(test))
+    inputs, folder = work.origin(), run_folder(out)
+    with (
+        progress("learning", total=1) as advance,
+        RunFolder.open(folder, config=work.config(), origin=inputs, engine=one_by_one, advance=advance) as run,
+    ):
+        run.complete([Stage(kind, inputs=inputs, work=work)])
+    device = None if config.device == "auto" else config.device
+    return load_encoder(Path(out) / kind, kind=kind, device=device, trust_remote_code=config.trust_remote_code)
+
+
+def _config(model: str | MemberConfig, *, kind: Kind, preset: str, overrides: Mapping[str, Any]) -> RunConfig:
+    """Resolve the settings; those of the training may be given without saying whose they are."""
+    named = {f"{kind}.{key}" if key in TrainingPlan.model_fields else key: value for key, value in overrides.items()}
+    return make_config([model], preset=preset, overrides=named)
+
+
+@dataclass(frozen=True)
+class Learn:
+    """The work of `learn`: train a student and save it with a card and a record of how that went."""
+
+    settings: RunConfig
+    kind: Kind
+    labelled: PairSet
+    judge: Judge | None = None
+
+    @property
+    def plan(self) -> TrainingPlan:
+        """How the student is trained."""
+        member = self.settings.members[0]
+        return self.settings.bi_plan(member) if self.kind == "bi" else self.settings.cross
+
+    def config(self) -> dict[str, Any]:
+        """Return the settings as plain values."""
+        names = ("seed", "both_orders", "trust_remote_code")
+        return {
+            "kind": self.kind,
+            "model": self.settings.members[0].model_dump(mode="json", exclude_none=True),
+            "plan": self.plan.model_dump(mode="json"),
+            **{name: getattr(self.settings, name) for name in names},
+        }
+
+    def origin(self) -> dict[str, Any]:
+        """Return the hashes of what the result is made from."""
+        return {
+            "labels": {"pairs": len(self.labelled), "hash": self.labelled.hash},
+            "judge": self.judge and self.judge.fingerprint,
+            "model": fingerprint(self.settings.members[0].bi),
+        }
+
+    def __call__(self, path: Path) -> None:
+        """Write the student to a folder."""
+        made_from = hashlib.sha256(json.dumps([self.config(), self.origin()], sort_keys=True).encode()).hexdigest()
+        student = self._load()
+        options = TrainingOptions(
+            folder=scratch(path),
+            seed=self.settings.seed,
+            judge=self.judge,
+            precision=self.settings.precision,
+            made_from=made_from,
+            description=f"{self.kind}-encoder from labels",
+        )
+        both_orders = self.settings.both_orders and self.kind == "cross"
+        training = train(student, self.labelled, plan=self.plan, options=options, both_orders=both_orders)
+        if not is_first_rank():
+            return
+        with atomic_folder(path) as temporary:
+            training.encoder.save(temporary)
+            record = {
+                "kind": self.kind,
+                "seed": self.settings.seed,
+                "labels": len(self.labelled),
+                "best_step": training.best_step,
+                "best_score": training.best_score,
+                "history": [asdict(moment) for moment in training.history],
+            }
+            write_json(temporary / TRAINING, record)
+            card = write_learnt_card(
+                self.settings.members[0].bi,
+                kind=self.kind,
+                pairs=self.labelled,
+                plan=self.plan,
+                score=training.best_score,
+            )
+            (temporary / "README.md").write_text(card, encoding="utf-8")
+
+    def _load(self) -> Encoder:
+        member, config = self.settings.members[0], self.settings
+        device = None if config.device == "auto" else config.device
+        if self.kind == "cross":
+            return CrossEncoder.load(
+                member.bi, device=device, trust_remote_code=config.trust_remote_code, seed=config.seed
+            )
+        return BiEncoder.load(
+            member.bi,
+            pooling=member.pooling,
+            prompts=member.prompts,
+            device=device,
+            trust_remote_code=config.trust_remote_code,
+        )

@@ -1,0 +1,107 @@
+"""One student from saved labels: ours or anybody's, continued after a kill, wrong scores told with file and line."""
+
+import json
+from functools import partial
+
+import numpy as np
+import pytest
+import sentence_transformers
+from typer.testing import CliRunner
+
+from conftest import contents
+from killing import killed_until_it_ends
+from trans_encoder.cli import app
+from trans_encoder.cli.writing import write_pairs
+from trans_encoder.config import MemberConfig
+from trans_encoder.distill.labels import label
+from trans_encoder.distill.learn import learn, read_labels
+from trans_encoder.encoders import BiEncoder
+from trans_encoder.errors import DataError, RunError
+
+QUICK = {"batch_size": 16, "learning_rate": 1e-3, "checkpoint_steps": 2, "dev_steps": 3, "max_tokens": 32}
+SETTINGS = [part for key, value in QUICK.items() for part in ("--set", f"{key}={value}")]
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def labels(dev, tmp_path):
+    write_pairs(dev, tmp_path / "labels.jsonl")
+    return tmp_path / "labels.jsonl"
+
+
+@pytest.mark.parametrize("kind", ["bi", "cross"])
+def test_a_student_learns_the_labels_of_a_teacher(bert, roberta, pairs, kind, tmp_path):
+    label(pairs, [BiEncoder.load(roberta, pooling="mean")]).save(tmp_path / "labels.parquet")
+    out = tmp_path / "out"
+    result = json.loads(
+        run(
+            "learn", tmp_path / "labels.parquet", "--model", bert, "--kind", kind, "--out", out, *SETTINGS, "--json"
+        ).stdout
+    )
+    assert result == {"out": str(out / kind), "kind": kind, "model": str(bert), "labels": len(pairs)}
+    plain = {"bi": sentence_transformers.SentenceTransformer, "cross": sentence_transformers.CrossEncoder}[kind]
+    plain(str(out / kind), device="cpu")
+    assert "labelled pairs" in (out / kind / "README.md").read_text(encoding="utf-8")
+    record = json.loads((out / kind / "training.json").read_text(encoding="utf-8"))
+    assert record["labels"] == len(pairs)
+    assert record["history"]
+
+
+def test_scores_of_people_are_mapped_and_a_dev_set_chooses(bert, dev, tmp_path):
+    people = dev.with_scores(np.asarray(dev.scores) * 5)
+    write_pairs(people, tmp_path / "people.csv")
+    mapped = read_labels(tmp_path / "people.csv", score_range=(0, 5))
+    np.testing.assert_allclose(mapped.scores, dev.scores)
+    encoder = learn(
+        tmp_path / "people.csv", str(bert), kind="bi", out=tmp_path / "out", score_range=(0, 5), dev=dev, **QUICK
+    )
+    record = json.loads((tmp_path / "out" / "bi" / "training.json").read_text(encoding="utf-8"))
+    assert record["best_score"] == max(moment["score"] for moment in record["history"])
+    assert encoder.kind == "bi"
+
+
+def test_a_students_prompts_are_saved(bert, dev, tmp_path):
+    member = MemberConfig(bi=str(bert), prompt="quiet: ", pooling="cls")
+    encoder = learn(dev, member, kind="bi", out=tmp_path / "out", **QUICK)
+    assert (encoder.prompts[0].text, encoder.pooling) == ("quiet: ", "cls")
+
+
+def test_a_killed_training_continues_to_the_same_bytes(bert, dev, tmp_path):
+    again = partial(learn, dev, str(bert), kind="cross", **QUICK)
+    again(out=tmp_path / "whole")
+    kills = killed_until_it_ends(lambda out: again(out=out), tmp_path / "killed", write=2)
+    assert kills > 1
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+def test_another_training_does_not_go_on_in_the_folder(bert, dev, tmp_path):
+    learn(dev, str(bert), kind="bi", out=tmp_path / "out", **QUICK)
+    with pytest.raises(RunError, match="seed"):
+        learn(dev, str(bert), kind="bi", out=tmp_path / "out", **{**QUICK, "seed": 7})
+
+
+def test_a_score_outside_the_range_is_told_with_its_line(labels, bert, tmp_path):
+    lines = labels.read_text(encoding="utf-8").splitlines()
+    lines[6] = json.dumps({**json.loads(lines[6]), "score": 4.5})
+    labels.write_text("\n".join(lines), encoding="utf-8")
+    arguments = ("learn", labels, "--model", bert, "--kind", "bi", "--out", tmp_path / "out", *SETTINGS)
+    said = run(*arguments, code=2).stderr
+    assert "labels.jsonl:7: the score is outside -1 to 1" in said
+    assert "--range 0,5" in said
+    assert json.loads(run(*arguments, "--skip-bad", "--json").stdout)["labels"] == len(lines) - 1
+    assert "--range 5: expected two numbers" in run(*arguments, "--range", "5", code=2).stderr
+    assert "give --kind instead" in run(*arguments, "--set", "kind=bi", code=2).stderr
+
+
+def test_labels_without_anything_to_learn_are_refused(pairs, dev, tmp_path):
+    with pytest.raises(DataError, match="no scores to learn"):
+        read_labels(pairs)
+    with pytest.raises(DataError, match=r"all 48 scores are 0\.5"):
+        read_labels(dev.with_scores(np.full(len(dev), 0.5)))
+    with pytest.raises(DataError, match="pair 1 has the score 3, outside -1 to 1"):
+        read_labels(dev.with_scores(np.full(len(dev), 3.0)))
