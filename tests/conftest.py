@@ -20,7 +20,6 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import PreTrainedTokenizerFast
 
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.fast import threads as passes
 
 torch.set_num_threads(1)
 transformers.utils.logging.set_verbosity_error()
@@ -275,10 +274,16 @@ def mutual(tmp_path_factory: pytest.TempPathFactory, bert: Path, roberta: Path, 
 
 @pytest.fixture
 def cores():
-    """Give torch two threads, and each of them several passes of a batch."""
+    """Give torch two threads."""
     before = torch.get_num_threads()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passes, "_TOKENS_EACH", 1)
-        torch.set_num_threads(2)
-        yield
+    torch.set_num_threads(2)
+    yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def no_pass_is_too_small(monkeypatch):
+    """Use oneDNN for any number of rows."""
+    from trans_encoder.fast import matmul
+
+    monkeypatch.setattr(matmul, "_FEWEST_ROWS", 1)

@@ -146,6 +146,8 @@ class RunConfig(_Frozen):
     """Experiment trackers to switch on; they write to the folder logs of the run, one folder for each training."""
     trust_remote_code: bool = False
     """Let models that ask for it run their own code."""
+    fast: bool = Field(default=True, exclude=True)
+    """Use the CPU speed-ups. They change results by rounding only, so a run may be continued with the other setting."""
 
     def bi_plan(self, member: MemberConfig) -> TrainingPlan:
         """Return how a member's bi-encoders are trained."""

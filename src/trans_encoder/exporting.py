@@ -14,7 +14,6 @@ import torch
 
 from trans_encoder.encoders import Encoder, load_encoder
 from trans_encoder.errors import ConfigurationError, MissingExtraError, RunError
-from trans_encoder.fast.last_layer import first_token_only
 from trans_encoder.files import atomic_folder
 
 Format = Literal["safetensors", "onnx"]
@@ -62,7 +61,7 @@ def _write_onnx(encoder: Encoder, path: Path) -> None:
     inputs = _inputs(encoder, _PAIRS)
     body = _Body(encoder, inputs=list(inputs)).eval()
     axes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
-    with _quiet(), first_token_only(encoder.kind == "cross"):
+    with _quiet():
         torch.onnx.export(
             body,
             tuple(inputs.values()),

@@ -10,9 +10,9 @@ from torch import nn
 from conftest import FAMILIES
 from trans_encoder.config import TrainingPlan
 from trans_encoder.encoders import BiEncoder, CrossEncoder
-from trans_encoder.encoders import trainer as trainer_module
 from trans_encoder.encoders.training import TrainingOptions, train
-from trans_encoder.fast.embeddings import TrainedVocabulary, word_embeddings
+from trans_encoder.fast import runner
+from trans_encoder.fast.embeddings import TrainedEmbeddings, word_embeddings
 
 PLAN = TrainingPlan(
     learning_rate=1e-3, weight_decay=0.1, epochs=1, batch_size=4, max_tokens=32, dropout=0.0, dev_steps=2, loss="mse"
@@ -36,7 +36,7 @@ def test_a_training_gives_the_same_weights_and_scores(family, kind, tiny_model, 
 
     ours, scores = trained("ours")
     assert word_embeddings(kind.load(tiny_model(family), device="cpu").model) is not None
-    monkeypatch.setattr(trainer_module, "word_embeddings", lambda _: None)
+    monkeypatch.setattr(runner, "word_embeddings", lambda _: None)
     plain, expected = trained("plain")
     np.testing.assert_allclose(scores, expected, atol=1e-5)
     assert ours.keys() == plain.keys()
@@ -44,10 +44,10 @@ def test_a_training_gives_the_same_weights_and_scores(family, kind, tiny_model, 
         torch.testing.assert_close(ours[name], weight, atol=1e-5, rtol=1e-4, msg=name)
 
 
-def one_step(table, optimiser, ids, vocabulary=None):
+def one_step(table, optimiser, ids, embeddings=None):
     table(ids).square().sum().backward()
-    if vocabulary is not None:
-        vocabulary.gather()
+    if embeddings is not None:
+        embeddings.gather()
     optimiser.step()
     optimiser.zero_grad()
 
@@ -56,13 +56,13 @@ def test_rows_that_are_not_trained_decay():
     plain, ours = nn.Embedding(50, 4, padding_idx=0), nn.Embedding(50, 4, padding_idx=0)
     ours.load_state_dict(plain.state_dict())
     weight, before = ours.weight, plain.weight.detach().clone()
-    vocabulary = TrainedVocabulary(ours, np.array([3, 7, 9]))
-    with vocabulary.in_place():
+    embeddings = TrainedEmbeddings(ours, np.array([3, 7, 9]))
+    with embeddings.in_place():
         assert ours.weight.shape == (5, 4)  # padding, three tokens and the row of ones
         optimisers = [torch.optim.AdamW(table.parameters(), lr=0.1, weight_decay=0.5) for table in (plain, ours)]
         for ids in ([3, 7, 3, 0], [9, 9], [3]):
             one_step(plain, optimisers[0], torch.tensor(ids))
-            one_step(ours, optimisers[1], torch.tensor(ids), vocabulary)
+            one_step(ours, optimisers[1], torch.tensor(ids), embeddings)
         torch.testing.assert_close(ours.state_dict(), plain.state_dict())
     assert ours.weight is weight
     assert (plain.weight[20] / before[20] < 0.9).all()
@@ -71,15 +71,15 @@ def test_rows_that_are_not_trained_decay():
 
 def test_a_token_that_was_not_announced_is_an_error():
     table = nn.Embedding(50, 4)
-    with TrainedVocabulary(table, np.array([3, 7])).in_place(), pytest.raises(IndexError):
+    with TrainedEmbeddings(table, np.array([3, 7])).in_place(), pytest.raises(IndexError):
         table(torch.tensor([8]))
 
 
 def test_a_saved_table_is_whole_and_can_be_put_back():
     table = nn.Embedding(50, 4)
     other = {"weight": torch.rand(50, 4)}
-    vocabulary = TrainedVocabulary(table, np.array([3, 7]))
-    with vocabulary.in_place():
+    embeddings = TrainedEmbeddings(table, np.array([3, 7]))
+    with embeddings.in_place():
         table.load_state_dict(other)
         torch.testing.assert_close(table(torch.tensor([7])), other["weight"][[7]])
         torch.testing.assert_close(table.eval()(torch.tensor([8])), other["weight"][[8]])

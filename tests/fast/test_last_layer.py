@@ -1,6 +1,4 @@
-"""Shortcuts through a model give what the whole way gives."""
-
-import copy
+"""The last layer for the first token only gives what the whole layer gives."""
 
 import numpy as np
 import pytest
@@ -10,7 +8,8 @@ import torch
 from conftest import FAMILIES
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.loading import set_dropout
-from trans_encoder.fast.last_layer import _read, can_read_first_token_only, first_token_only
+from trans_encoder.fast.last_layer import _read, can_skip_tokens, first_token_only
+from trans_encoder.fast.packing import active
 
 SHORTENED = {"bert", "roberta", "electra"}
 
@@ -21,6 +20,13 @@ def load(request):
     if request.param == "cross":
         return lambda name: CrossEncoder.load(name, max_tokens=48)
     return lambda name: BiEncoder.load(name, max_tokens=48, pooling="cls")
+
+
+@pytest.fixture(autouse=True)
+def active_pass():
+    token = active.set(True)
+    yield
+    active.reset(token)
 
 
 def outputs(model, features):
@@ -37,23 +43,30 @@ def features_of(encoder, pairs):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_last_layer_computes_only_what_is_read(family, load, tiny_model, uneven):
-    encoder, whole = load(tiny_model(family)), load(tiny_model(family)).model
-    whole.load_state_dict(encoder.model.state_dict())
-    assert can_read_first_token_only(copy.deepcopy(whole)) == (family in SHORTENED)
-
+    encoder = load(tiny_model(family))
+    assert can_skip_tokens(encoder.model) == (family in SHORTENED)
+    if family not in SHORTENED:
+        return
     features = features_of(encoder, uneven)
-    encoder.model.eval(), whole.eval()
-    with first_token_only():
-        short = outputs(encoder.model, features)
-    plain = outputs(whole, features)
-    torch.testing.assert_close(short, plain, atol=1e-6, rtol=1e-5)
-    for found in (short, plain):
+    encoder.model.eval()
+
+    def learnt():
+        encoder.model.zero_grad()
+        found = outputs(encoder.model, features)
         (found * torch.linspace(-1, 1, found.numel()).view_as(found)).sum().backward()
-    for (name, weight), other in zip(encoder.model.named_parameters(), whole.parameters(), strict=True):
-        if other.grad is not None:
-            # A key's bias adds the same to all scores of a query: its gradient, if any, is nothing but rounding.
-            gradient = torch.zeros_like(other) if weight.grad is None and "key.bias" in name else weight.grad
-            torch.testing.assert_close(gradient, other.grad, atol=1e-6, rtol=1e-4, msg=name)
+        # A key's bias adds the same to all scores of a query: its gradient, if any, is nothing but rounding.
+        weights = encoder.model.named_parameters()
+        return found.detach(), {
+            name: weight.grad for name, weight in weights if weight.grad is not None and "key.bias" not in name
+        }
+
+    plain, gradients = learnt()
+    with first_token_only(encoder.model):
+        short, shortened = learnt()
+    torch.testing.assert_close(short, plain, atol=1e-6, rtol=1e-5)
+    assert gradients.keys() == shortened.keys()
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(shortened[name], gradient, atol=1e-6, rtol=1e-4, msg=name)
 
 
 def test_what_attention_drops_is_dropped_with_its_share_of_the_bias(load, bert, uneven):
@@ -65,7 +78,7 @@ def test_what_attention_drops_is_dropped_with_its_share_of_the_bias(load, bert, 
     encoder.model.train()
     features = features_of(encoder, uneven)
     plain = outputs(encoder.model, features)
-    with first_token_only():
+    with first_token_only(encoder.model):
         torch.testing.assert_close(outputs(encoder.model, features), plain, atol=1e-6, rtol=1e-5)
 
 
@@ -80,7 +93,7 @@ def test_what_is_read_is_read_in_full_precision(dtype, load, bert, uneven):
             module.query.bias.data.fill_(30.0)
     with torch.inference_mode():
         plain = outputs(encoder.model, features)
-        with torch.autocast("cpu", dtype=dtype), first_token_only():
+        with torch.autocast("cpu", dtype=dtype), first_token_only(encoder.model):
             half = outputs(encoder.model, features)
     torch.testing.assert_close(half.float(), plain, atol=0.1, rtol=0.1)
 
@@ -101,18 +114,16 @@ def test_another_pooling_reads_what_it_needs(bert, uneven):
     np.testing.assert_allclose(encoder.score(uneven), mean.score(uneven), atol=1e-6)
 
 
-def test_who_asks_the_model_itself_gets_every_token(bert, uneven):
+def test_only_the_first_token_leaves_the_last_layer(bert, uneven):
     encoder = BiEncoder.load(bert, max_tokens=48, pooling="cls")
     features = features_of(encoder, uneven)
-    encoder.score(uneven)
-    tokens = encoder.model({**features})["token_embeddings"]
-    assert tokens.shape[:2] == features["input_ids"].shape
-    with first_token_only():
+    with first_token_only(encoder.model):
         assert encoder.model({**features})["token_embeddings"].shape[1] == 1
+    assert encoder.model({**features})["token_embeddings"].shape[:2] == features["input_ids"].shape
 
 
 def test_a_mean_reads_every_token(bert):
-    assert not can_read_first_token_only(BiEncoder.load(bert, pooling="mean").model)
+    assert not can_skip_tokens(BiEncoder.load(bert, pooling="mean").model)
 
 
 def test_a_cross_encoder_with_a_pooling_of_its_own_reads_every_token(bert, dev):
@@ -137,4 +148,4 @@ def test_a_cross_encoder_with_a_pooling_of_its_own_reads_every_token(bert, dev):
 def test_a_layer_with_a_norm_before_its_attention_is_not_like_berts(bert):
     model = sentence_transformers.CrossEncoder(str(bert), num_labels=1, device="cpu")
     model[0].model.bert.encoder.layer[-1].attention.LayerNorm = torch.nn.LayerNorm(32)
-    assert not can_read_first_token_only(model)
+    assert not can_skip_tokens(model)

@@ -4,22 +4,20 @@ import copy
 
 import pytest
 import torch
+from transformers import TrainerCallback
 
 from trans_encoder.config import TrainingPlan
 from trans_encoder.encoders import BiEncoder
-from trans_encoder.encoders.loading import set_dropout
 from trans_encoder.encoders.trainer import StageTrainer
 from trans_encoder.encoders.training import Imitation, TrainingOptions
-from trans_encoder.fast.optimiser import SharedOutAdamW, clip_gradients
+from trans_encoder.fast.optimiser import ShardedAdamW, clip_gradients
+from trans_encoder.fast.threads import Lanes, thread_pool
 
 
 @pytest.fixture
-def passes(bert, cores):
-    encoder = BiEncoder.load(bert)
-    set_dropout(encoder.model, 0.0)
-    with encoder.passes.side_by_side():
-        assert encoder.passes._pool is not None
-        yield encoder.passes
+def share_out(bert, cores):
+    with thread_pool(2) as pool:
+        yield Lanes(BiEncoder.load(bert).model, lambda *_: None, threads=2, pool=pool).share_out
 
 
 @pytest.fixture
@@ -36,40 +34,40 @@ def set_gradients(*models, seed):
 
 
 @pytest.mark.parametrize("most", [1e-3, 1e3])
-def test_gradients_are_clipped_as_torch_does_it(passes, weights, most):
+def test_gradients_are_clipped_as_torch_does_it(share_out, weights, most):
     others = copy.deepcopy(weights)
     set_gradients(weights, others, seed=1)
-    norm = clip_gradients(iter(weights), most, passes.share_out)
+    norm = clip_gradients(iter(weights), most, share_out)
     torch.testing.assert_close(norm, torch.nn.utils.clip_grad_norm_(others, most))
     for weight, other in zip(weights, others, strict=True):
         torch.testing.assert_close(weight.grad, other.grad)
 
 
-def test_gradients_that_are_small_enough_keep_their_bits(passes, weights):
+def test_gradients_that_are_small_enough_keep_their_bits(share_out, weights):
     others = copy.deepcopy(weights)
     set_gradients(weights, others, seed=1)
-    clip_gradients(weights, 1e3, passes.share_out)
+    clip_gradients(weights, 1e3, share_out)
     assert all(torch.equal(weight.grad, other.grad) for weight, other in zip(weights[1:], others[1:], strict=True))
 
 
-def test_a_norm_that_is_no_number_spoils_every_weight(passes, weights):
+def test_a_norm_that_is_no_number_spoils_every_weight(share_out, weights):
     set_gradients(weights, seed=1)
     weights[2].grad[0] = torch.nan
-    clip_gradients(weights, 1.0, passes.share_out)
+    clip_gradients(weights, 1.0, share_out)
     assert all(bool(weight.grad.isnan().all()) for weight in weights[1:])
 
 
-def test_steps_are_those_of_adamw_and_continue_from_a_checkpoint(passes, weights):
+def test_steps_are_those_of_adamw_and_continue_from_a_checkpoint(share_out, weights):
     def groups(weights):
         return [{"params": weights[:3], "weight_decay": 0.1}, {"params": weights[3:], "weight_decay": 0.0}]
 
     others, settings = copy.deepcopy(weights), {"lr": 0.1, "fused": True}
-    ours = SharedOutAdamW(groups(weights), share_out=passes.share_out, **settings)
+    ours = ShardedAdamW(groups(weights), share_out=share_out, **settings)
     theirs = torch.optim.AdamW(groups(others), **settings)
     for step in range(6):
         if step == 3:
             state = copy.deepcopy(ours.state_dict())
-            ours = SharedOutAdamW(groups(weights), share_out=passes.share_out, **settings)
+            ours = ShardedAdamW(groups(weights), share_out=share_out, **settings)
             ours.load_state_dict(state)
         set_gradients(weights, others, seed=step)
         for optimiser in (ours, theirs):
@@ -80,13 +78,20 @@ def test_steps_are_those_of_adamw_and_continue_from_a_checkpoint(passes, weights
     assert len(ours.state) == len(theirs.state) == 4
 
 
-def test_a_training_on_a_cpu_uses_both(bert, dev, tmp_path):
-    student = BiEncoder.load(bert)
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_training_clips_and_steps_either_way(fast, bert, dev, tmp_path):
+    student = BiEncoder.load(bert, fast=fast)
     plan = TrainingPlan(loss="mse", batch_size=16, epochs=1, learning_rate=1e-3, max_tokens=32, max_grad_norm=1e-3)
     objective = Imitation(student, dev, plan=plan, both_orders=False)
     trainer = StageTrainer(student, objective, plan=plan, options=TrainingOptions(folder=tmp_path))
-    assert type(trainer.create_optimizer()) is SharedOutAdamW
-    set_gradients(list(trainer.model.parameters()), seed=0)
-    trainer._clip_grad_norm(trainer.model)
-    norms = [weight.grad.norm() for weight in trainer.model.parameters() if weight.grad is not None]
-    assert torch.stack(norms).norm() == pytest.approx(1e-3, rel=1e-3)
+    norms = []
+
+    class Watch(TrainerCallback):
+        def on_pre_optimizer_step(self, *_, **__):
+            assert isinstance(trainer.optimizer.optimizer, ShardedAdamW) == fast
+            grads = [weight.grad.norm() for weight in trainer.model.parameters() if weight.grad is not None]
+            norms.append(torch.stack(grads).norm())
+
+    trainer.add_callback(Watch())
+    trainer.run()
+    assert norms == [pytest.approx(1e-3, rel=1e-2)] * 3

@@ -142,6 +142,7 @@ def _tune(member: MemberConfig, config: RunConfig, text: Text, *, out: Path, obj
         device=None if config.device == "auto" else config.device,
         precision=config.precision,
         trackers=config.trackers,
+        fast=None if config.fast else False,
     )
 
 

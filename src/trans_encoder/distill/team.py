@@ -44,6 +44,8 @@ class ModelRef:
     trust_remote_code: bool = False
     precision: Precision = "fp32"
     """Number format of scoring."""
+    fast: bool | None = None
+    """Whether the CPU speed-ups are used; see `trans_encoder.fast.runner_for`."""
 
     def load(self) -> Encoder:
         """Load the model."""
@@ -56,6 +58,7 @@ class ModelRef:
             max_tokens=self.max_tokens,
             device=self.device,
             trust_remote_code=self.trust_remote_code,
+            fast=self.fast,
         )
         encoder.precision = self.precision
         return encoder
@@ -68,6 +71,7 @@ class ModelRef:
             device=self.device,
             trust_remote_code=self.trust_remote_code,
             seed=seed,
+            fast=self.fast,
         )
         encoder.precision = self.precision
         return encoder
@@ -200,6 +204,7 @@ def _member(member: MemberConfig, config: RunConfig) -> Member:
         device=None if config.device == "auto" else config.device,
         trust_remote_code=config.trust_remote_code,
         precision=config.precision,
+        fast=None if config.fast else False,
     )
     source = member.plm or member.bi
     plm = replace(start, kind="cross", source=source, max_tokens=config.cross.max_tokens, pooling=None, prompts=None)

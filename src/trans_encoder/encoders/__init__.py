@@ -23,10 +23,11 @@ def load_encoder(
     max_tokens: int | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
+    fast: bool | None = None,
 ) -> Encoder:
     """Load a saved encoder of either kind; the kind is found from its files unless given.
 
-    `pooling` and `prompts` are for bi-encoders: see `BiEncoder.load`.
+    `pooling` and `prompts` are for bi-encoders: see `BiEncoder.load`. `fast=False` switches the CPU speed-ups off.
     """
     if (kind or find_kind(name)) == "bi":
         return BiEncoder.load(
@@ -36,10 +37,11 @@ def load_encoder(
             max_tokens=max_tokens,
             device=device,
             trust_remote_code=trust_remote_code,
+            fast=fast,
         )
     if pooling is not None or prompts is not None:
         raise ConfigurationError(
             f"{name} is a cross-encoder, which reads both texts at once: pooling and prompts are for bi-encoders. "
             f"Leave them out, or give kind bi (--kind bi) to read it as one"
         )
-    return CrossEncoder.load(name, max_tokens=max_tokens, device=device, trust_remote_code=trust_remote_code)
+    return CrossEncoder.load(name, max_tokens=max_tokens, device=device, trust_remote_code=trust_remote_code, fast=fast)

@@ -37,8 +37,7 @@ from trans_encoder.encoders.loading import (
 )
 from trans_encoder.encoders.prompts import Prompts, choose_prompts, prompt_features
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, Tokens
-from trans_encoder.fast.plain import Inputs
-from trans_encoder.fast.threads import Passes
+from trans_encoder.fast import Inputs, runner_for
 from trans_encoder.progress import progress
 
 logger = logging.getLogger(__name__)
@@ -54,16 +53,19 @@ class BiEncoder:
     precision: Precision = "fp32"
     """Number format of scoring: full, so that figures can be compared; a run sets its own."""
 
-    def __init__(self, model: SentenceTransformer, *, name: str, prompts: Prompts = None) -> None:
+    def __init__(
+        self, model: SentenceTransformer, *, name: str, prompts: Prompts = None, fast: bool | None = None
+    ) -> None:
         """Wrap a loaded SentenceTransformer; `prompts` as in `load`."""
         check_layout(model, name=name)
         self.model = model
         self.name = name
+        self.fast = fast
         self.prompts = choose_prompts(model, prompts, name=name)
         self._features = [prompt_features(model, prompt) for prompt in self.prompts]
         self.tokeniser = PairTokeniser(model.tokenizer, prompts=(self.prompts[0].text, self.prompts[1].text))
         self.layout = Layout.of(model.tokenizer, texts=1)
-        self.passes = Passes(model, _embeddings)
+        self.runner = runner_for(model, _embeddings, fast)
 
     @classmethod
     def load(
@@ -75,12 +77,14 @@ class BiEncoder:
         max_tokens: int | None = None,
         device: str | None = None,
         trust_remote_code: bool = False,
+        fast: bool | None = None,
     ) -> Self:
         """Load a bi-encoder, or a bare PLM, from a folder or hub name.
 
         `pooling`, `prompts` and `max_tokens` replace the checkpoint's own settings. A checkpoint that does not say its
         pooling gets that which it is known to be trained with, else the mean, and a warning. `prompts` is one prompt
         for all texts or a tuple for the first and the second of each pair: a name ("query"), a text or "none".
+        `fast=False` switches the CPU speed-ups off.
         """
         path = checked_name(name, trust_remote_code=trust_remote_code)
         with explained(name):
@@ -97,7 +101,7 @@ class BiEncoder:
         if max_tokens is not None:
             check_length(model, max_tokens, name=name)
             model.max_seq_length = max_tokens
-        return cls(model, name=str(name), prompts=prompts)
+        return cls(model, name=str(name), prompts=prompts, fast=fast)
 
     @classmethod
     def from_body(cls, folder: Path, *, like: "BiEncoder", trust_remote_code: bool = False) -> Self:
@@ -112,7 +116,7 @@ class BiEncoder:
             )
             model = _remade([body, *list(like.model)[1:]], like=like.model)
         model.max_seq_length = like.max_tokens
-        return cls(model, name=str(folder))
+        return cls(model, name=str(folder), fast=like.fast)
 
     @property
     def device(self) -> torch.device:
@@ -184,7 +188,7 @@ class BiEncoder:
                 for rows in budget_batches(lengths[part], max_batch_tokens=budget)
             )
             inputs = partial(self._inputs, tokens, max_tokens=max_tokens)
-            for rows, batch in self.passes.predict(
+            for rows, batch in self.runner.predict(
                 batches, lambda rows: inputs(sentences[rows], side=int(sides[rows[0]]))
             ):
                 if embeddings is None:
@@ -224,7 +228,7 @@ class BiEncoder:
         sentences, place = np.unique(pairs.index[rows], return_inverse=True)
         lengths = self._cut(pairs.tokens.lengths[sentences], max_tokens) + self.layout.extra
         sides = pairs.sides[sentences]
-        groups = [part[group] for part in self._apart(sides) for group in self.passes.split(lengths[part])]
+        groups = [part[group] for part in self._apart(sides) for group in self.runner.split(lengths[part])]
         position = np.empty(len(sentences), dtype=np.int64)
         position[np.concatenate(groups)] = np.arange(len(sentences))
         inputs = partial(self._inputs, pairs.tokens, max_tokens=max_tokens)
@@ -235,7 +239,7 @@ class BiEncoder:
 
     def outputs(self, batch: dict[str, Any]) -> Tensor:
         """Return the cosine of each pair of a batch, with gradients."""
-        unit = functional.normalize(self.passes(batch["inputs"]).float(), dim=1)
+        unit = functional.normalize(self.runner(batch["inputs"]).float(), dim=1)
         left, right = batch["place"].unbind(1)
         return (unit[left] * unit[right]).sum(dim=1)
 

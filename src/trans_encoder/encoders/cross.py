@@ -26,8 +26,7 @@ from trans_encoder.encoders.loading import (
 )
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, longest_first
 from trans_encoder.errors import ConfigurationError
-from trans_encoder.fast.plain import Inputs
-from trans_encoder.fast.threads import Passes
+from trans_encoder.fast import Inputs, runner_for
 from trans_encoder.progress import progress
 
 
@@ -38,7 +37,7 @@ class CrossEncoder:
     precision: Precision = "fp32"
     """Number format of scoring: full, so that figures can be compared; a run sets its own."""
 
-    def __init__(self, model: sentence_transformers.CrossEncoder, *, name: str) -> None:
+    def __init__(self, model: sentence_transformers.CrossEncoder, *, name: str, fast: bool | None = None) -> None:
         """Wrap a loaded CrossEncoder with one label."""
         if model.num_labels != 1:
             raise ConfigurationError(
@@ -46,10 +45,11 @@ class CrossEncoder:
             )
         self.model = model
         self.name = name
+        self.fast = fast
         prompt = str(model.prompts.get(model.default_prompt_name or "") or "")
         self.tokeniser = PairTokeniser(model.tokenizer, prompts=(prompt, ""))
         self.layout = Layout.of(model.tokenizer, texts=2)
-        self.passes = Passes(model, _logits)
+        self.runner = runner_for(model, _logits, fast)
 
     @classmethod
     def load(
@@ -60,6 +60,7 @@ class CrossEncoder:
         device: str | None = None,
         trust_remote_code: bool = False,
         seed: int = 0,
+        fast: bool | None = None,
     ) -> Self:
         """Load a cross-encoder, or any encoder's body under a new head drawn from `seed`, from a folder or hub name."""
         path = checked_name(name, trust_remote_code=trust_remote_code)
@@ -76,7 +77,7 @@ class CrossEncoder:
         if max_tokens is not None:
             check_length(model, max_tokens, name=name)
             model.max_seq_length = max_tokens
-        return cls(model, name=str(name))
+        return cls(model, name=str(name), fast=fast)
 
     @property
     def device(self) -> torch.device:
@@ -111,7 +112,7 @@ class CrossEncoder:
             progress(f"scoring with {self.name}", total=len(pairs)) as advance,
         ):
             batches = budget_batches(self.lengths(tokenised), max_batch_tokens=BATCH_TOKENS[self.device.type])
-            for rows, logits in self.passes.predict(batches, lambda rows: self._inputs(tokenised, rows, max_tokens)):
+            for rows, logits in self.runner.predict(batches, lambda rows: self._inputs(tokenised, rows, max_tokens)):
                 scores[rows] = logits.sigmoid().numpy()
                 advance(len(rows))
         return scores
@@ -143,7 +144,7 @@ class CrossEncoder:
     def collate(self, pairs: PairTokens, rows: Integers, *, max_tokens: int | None = None) -> dict[str, Any]:
         """Build one batch: the pairs in groups of similar length, and where each pair went."""
         max_tokens = max_tokens or self.max_tokens
-        groups = self.passes.split(np.add(*self._cut(pairs, rows, max_tokens)) + self.layout.extra)
+        groups = self.runner.split(np.add(*self._cut(pairs, rows, max_tokens)) + self.layout.extra)
         position = np.empty(len(rows), dtype=np.int64)
         position[np.concatenate(groups)] = np.arange(len(rows))
         return {
@@ -153,7 +154,7 @@ class CrossEncoder:
 
     def outputs(self, batch: dict[str, Any]) -> Tensor:
         """Return the logit of each pair of a batch, with gradients."""
-        return self.passes(batch["inputs"]).float()[batch["place"]]
+        return self.runner(batch["inputs"]).float()[batch["place"]]
 
     def score_batch(self, batch: dict[str, Any]) -> Tensor:
         """Return the probability of each pair of a batch, with gradients."""

@@ -316,9 +316,14 @@ def inference(module: torch.nn.Module, device: torch.device, *, precision: Preci
 
 
 def set_dropout(model: nn.Module, rate: float) -> None:
-    """Give every dropout of a model this rate, its attention's too; what is saved of the model stays as it was."""
+    """Give every dropout of a model this rate, its attention's too; what is saved of the model stays as it was.
+
+    Some models keep rates as plain numbers, for `functional.dropout`: `dropout` in T5 and Longformer,
+    `attention_dropout` in ModernBERT, `hidden_dropout_prob` and the like elsewhere.
+    """
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = rate
-        elif isinstance(getattr(module, "attention_dropout", None), float):  # not a module of its own in ModernBERT
-            module.attention_dropout = rate  # type: ignore[assignment]
+        for name, value in vars(module).items():
+            if "dropout" in name and isinstance(value, int | float) and not isinstance(value, bool):
+                setattr(module, name, rate)

@@ -1,9 +1,9 @@
-"""transformers' Trainer, taught batches of similar length, a judge, checkpoints that are whole, and thrift on a CPU."""
+"""`Trainer` subclass: length-grouped batches, a validation callback, checksummed checkpoints, a runner's passes."""
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,8 +29,7 @@ from trans_encoder.encoders.batching import epoch_batches
 from trans_encoder.encoders.loading import resolved_precision
 from trans_encoder.encoders.tokens import Integers
 from trans_encoder.errors import RunError
-from trans_encoder.fast.embeddings import TrainedVocabulary, word_embeddings
-from trans_encoder.fast.optimiser import SharedOutAdamW, clip_gradients
+from trans_encoder.fast import Training as RunnerTraining
 from trans_encoder.files import checksums, write_json
 from trans_encoder.progress import progress
 from trans_encoder.ranks import from_all_ranks, from_first_rank, mean_of_ranks, peers_alive
@@ -144,6 +143,7 @@ class StageTrainer(Trainer):
     """Trains one student in one stage."""
 
     advance: Callable[[int], None]
+    _session: RunnerTraining
 
     def __init__(
         self, student: "Encoder", objective: "Objective", *, plan: OptimisationPlan, options: "TrainingOptions"
@@ -151,20 +151,8 @@ class StageTrainer(Trainer):
         self.kept = Kept(options.made_from)
         self._student, self._objective, self._plan, self._options = student, objective, plan, options
         arguments = _arguments(plan, options, device=student.device)
-        self._alone_on_cpu = student.device.type == "cpu" and arguments.world_size == 1
-        optimiser = None
-        if self._alone_on_cpu:
-            _, settings = self.get_optimizer_cls_and_kwargs(arguments)
-            optimiser = SharedOutAdamW, {**settings, "share_out": student.passes.share_out}
-        super().__init__(
-            model=objective.module,
-            args=arguments,
-            callbacks=[_EachStep(self)],
-            optimizer_cls_and_kwargs=optimiser,
-        )
+        super().__init__(model=objective.module, args=arguments, callbacks=[_EachStep(self)])
         self.remove_callback(PrinterCallback)
-        table = word_embeddings(student.model) if self._alone_on_cpu else None
-        self._vocabulary = None if table is None else TrainedVocabulary(table, objective.vocabulary)
 
     def run(self) -> None:
         """Train from the last whole checkpoint, or from the start, to the end; then put the best weights back."""
@@ -178,20 +166,22 @@ class StageTrainer(Trainer):
             if self.args.world_size > 1:
                 # Each rank drops out other units.
                 set_seed(self._options.seed + self.args.process_index)
-            with peers_alive(), self._small_vocabulary(), self._side_by_side():
+            training = self._student.runner.training(
+                self._objective.vocabulary, seed=self._options.seed, distributed=self.args.world_size > 1
+            )
+            with peers_alive(), training as self._session:
                 self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         if self.kept.best_weights:
             self._student.model.load_state_dict(self.kept.best_weights)
         self._student.model.eval()
         self._student.model.zero_grad(set_to_none=True)
 
-    def _small_vocabulary(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._vocabulary is None else self._vocabulary.in_place()
-
-    def _side_by_side(self) -> AbstractContextManager[None]:
-        full = self.accelerator.mixed_precision == "no"  # threads would not know of another precision
-        wanted = self._objective.side_by_side and self._alone_on_cpu and full
-        return self._student.passes.side_by_side() if wanted else nullcontext()
+    def create_optimizer(self, *given: Any, **named: Any) -> torch.optim.Optimizer:
+        """Create the optimiser that the runner asks for."""
+        if self.optimizer is None:
+            chosen = self.get_optimizer_cls_and_kwargs(self.args)
+            self.optimizer_cls_and_kwargs = self._session.optimiser(chosen)
+        return super().create_optimizer(*given, **named)
 
     def _batches(self) -> EpochBatches:
         return EpochBatches(
@@ -218,10 +208,8 @@ class StageTrainer(Trainer):
 
     def training_step(self, *given: Any, **named: Any) -> Tensor:
         """Do a forward and a backward pass."""
-        loss = super().training_step(*given, **named)
-        if self._vocabulary is not None:
-            self._vocabulary.gather()
-        return loss
+        self._session.begin_step(self.state.global_step)
+        return super().training_step(*given, **named)
 
     def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *_: Any, **__: Any) -> Tensor:
         """Return the mean loss of this rank's share, so weighted that the mean over the ranks is that of the batch."""
@@ -235,9 +223,8 @@ class StageTrainer(Trainer):
         return loss
 
     def _clip_grad_norm(self, model: nn.Module) -> Any:
-        if not self._alone_on_cpu:
-            return super()._clip_grad_norm(model)  # type: ignore[no-untyped-call]
-        return clip_gradients(model.parameters(), self.args.max_grad_norm, self._student.passes.share_out)
+        norm = self._session.clip(model.parameters(), self.args.max_grad_norm)
+        return super()._clip_grad_norm(model) if norm is None else norm  # type: ignore[no-untyped-call]
 
     def _diverged(self, what: str) -> RunError:
         return RunError(
@@ -248,8 +235,6 @@ class StageTrainer(Trainer):
     def judge(self, *, step: int, epoch: float) -> None:
         """Note the loss and score of this moment, and keep the weights if they are the best yet."""
         kept = self.kept
-        if self._vocabulary is not None:
-            self._vocabulary.settle()
         if not all(bool(weight.isfinite().all()) for weight in self._student.model.parameters()):
             raise self._diverged(f"weights are no longer finite numbers after step {step}")
         judge = self._options.judge
@@ -274,7 +259,12 @@ class StageTrainer(Trainer):
         folder = Path(output_dir or str(self.args.output_dir))
         folder.mkdir(parents=True, exist_ok=True)
         weights = state_dict if state_dict is not None else self._objective.module.state_dict()
-        save_file({name: weight.contiguous() for name, weight in weights.items()}, folder / "model.safetensors")
+        # safetensors refuses tensors that share memory, such as T5's tied embeddings.
+        names = Counter(weight.data_ptr() for weight in weights.values())
+        distinct = {
+            name: weight.clone() if names[weight.data_ptr()] > 1 else weight for name, weight in weights.items()
+        }
+        save_file({name: weight.contiguous() for name, weight in distinct.items()}, folder / "model.safetensors")
 
     def _save_rng_state(self, output_dir: str) -> None:
         """Save every rank's random state; rank 0 writes them all, so that it knows when the checkpoint is whole."""

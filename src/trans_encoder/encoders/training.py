@@ -30,8 +30,6 @@ class Objective(Protocol):
     """Tokens of each example, for batches of similar length."""
     vocabulary: Integers
     """Every token that a batch may have."""
-    side_by_side: bool
-    """Whether its module's passes are the student's own `passes`, which threads can share."""
 
     def collate(self, rows: Integers) -> dict[str, Any]:
         """Build the batch of the given examples."""
@@ -94,8 +92,6 @@ def fit(student: Encoder, objective: Objective, *, plan: OptimisationPlan, optio
 
 class Imitation:
     """The distillation objective: say of each pair what the teachers said."""
-
-    side_by_side = True
 
     def __init__(self, student: Encoder, labelled: PairSet, *, plan: TrainingPlan, both_orders: bool) -> None:
         """Tokenise the pairs; both orders of a pair share its tokens and its label."""

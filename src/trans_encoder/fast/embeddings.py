@@ -1,8 +1,13 @@
-"""Word embeddings in training on a CPU: no work on the rows of tokens that are not there."""
+"""Word embeddings in training on a CPU: no work on the rows of tokens that do not occur.
 
+TRANS_ENCODER_SMALL_EMBEDDINGS=0 switches it off.
+"""
+
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -13,12 +18,12 @@ from torch.nn import functional
 from trans_encoder.fast.plain import Lengths
 
 
-class TrainedVocabulary:
+class TrainedEmbeddings:
     """The embeddings of the tokens that a training sees, in a small table of their own while it lasts.
 
-    The rows of other tokens never have a gradient: an optimiser only lets them decay. So the small table has one more
-    row, of ones, which no token uses: what decay makes of it, it would have made of theirs. A step of the training
-    also touches no more of the gradient than the rows of its own tokens.
+    The rows of other tokens never have a gradient: weight decay alone changes them. So the small table has one more
+    row, of ones, which no token uses; it collects the factor by which the other rows have decayed. A step also touches
+    no more of the gradient than the rows of its own tokens.
     """
 
     def __init__(self, table: nn.Embedding, tokens: Lengths) -> None:
@@ -32,14 +37,15 @@ class TrainedVocabulary:
         self._small = nn.Parameter(self._cut())
         self._gradient = torch.zeros_like(self._small)
         self._touched = torch.empty(0, dtype=torch.int64)
+        self._ahead, self._lock = False, Lock()  # whether the small table was trained since it was last copied back
 
-    def __deepcopy__(self, _: Any) -> "TrainedVocabulary":
-        """Stay one: the copies of a model that train side by side share its weights."""
+    def __deepcopy__(self, _: Any) -> "TrainedEmbeddings":
+        """Stay one object: the replicas of a model share its weights."""
         return self
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Train the small table inside this block; who asks for the state of the model still gets the whole one."""
+        """Train the small table inside this block; the state of the model still has the whole one."""
         table = self._table
         table.weight = self._small
         table.forward = partial(self._look_up, table)  # type: ignore[method-assign]
@@ -58,6 +64,7 @@ class TrainedVocabulary:
 
     def gather(self) -> None:
         """Put the rows of this step into one dense gradient, which is what clipping and the optimiser expect."""
+        self._ahead = True
         sparse = self._small.grad
         if sparse is not None:
             self._gradient.index_fill_(0, self._touched, 0.0)
@@ -65,12 +72,14 @@ class TrainedVocabulary:
             self._gradient.index_add_(0, self._touched, sparse._values())
             self._small.grad = self._gradient
 
-    @torch.no_grad()
     def settle(self) -> None:
         """Bring the whole table up to date; outside of training it is the one that is read."""
-        self._whole.mul_(self._small[-1, 0])
-        self._whole.index_copy_(0, self._rows, self._small[:-1])
-        self._small[-1] = 1.0
+        with self._lock, torch.inference_mode(False), torch.no_grad():
+            if self._ahead:
+                self._whole.mul_(self._small[-1, 0])
+                self._whole.index_copy_(0, self._rows, self._small[:-1])
+                self._small[-1] = 1.0
+                self._ahead = False
 
     def _cut(self) -> Tensor:
         whole = self._whole.detach()
@@ -78,6 +87,7 @@ class TrainedVocabulary:
 
     def _look_up(self, table: nn.Embedding, ids: Tensor) -> Tensor:
         if not table.training:
+            self.settle()
             return functional.embedding(ids, self._whole)
         return functional.embedding(self._places[ids], table.weight, padding_idx=self._padding, sparse=True)
 
@@ -89,14 +99,18 @@ class TrainedVocabulary:
     def _take_whole(self, _: nn.Module, state: dict[str, Any], prefix: str, *__: Any) -> None:
         if f"{prefix}weight" in state:
             self._whole.copy_(state[f"{prefix}weight"])
+            self._ahead = False
             state[f"{prefix}weight"] = self._cut()
 
 
 def word_embeddings(model: Any) -> nn.Embedding | None:
-    """Return a model's table of word embeddings, if it is a plain one that is trained and read in one place only."""
-    table = model[0].model.get_input_embeddings()
+    """Return a model's word embeddings if they are a plain table that is trained and used in one place only."""
+    if os.environ.get("TRANS_ENCODER_SMALL_EMBEDDINGS") == "0":
+        return None
+    body = getattr(model[0], "model", None)
+    table = body.get_input_embeddings() if hasattr(body, "get_input_embeddings") else None
     plain = type(table) is nn.Embedding and table.max_norm is None and table.weight.requires_grad
-    if not plain:
+    if not plain or "forward" in vars(table):
         return None
     users = [module for module in model.modules() if any(each is table.weight for each in module._parameters.values())]
     return table if users == [table] else None

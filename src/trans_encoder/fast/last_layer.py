@@ -1,6 +1,7 @@
-"""Work that need not be done: exact shortcuts through a model's own layers."""
+"""The last layer for the first token only, where a head or pooling reads nothing else."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -9,32 +10,20 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor
 from torch.nn import functional
 
-from trans_encoder.fast.packing import bert_like_layers, is_plain, is_recomputed, packed_runs, unpacked
-from trans_encoder.fast.scoped import Setting
-
-_first_only = Setting(False)
-
-
-def first_token_only(wanted: bool = True) -> AbstractContextManager[None]:
-    """Let this thread's passes compute no other token of the last layer inside this block; padding is on the right."""
-    return _first_only.during(wanted)
-
-
-def can_read_first_token_only(model: Any) -> bool:
-    """Prepare a bi- or cross-encoder for `first_token_only`; tell whether it is built so that it can be.
-
-    Its last layer must be built like BERT's (BERT, RoBERTa, ELECTRA and their kin), and its head or pooling must read
-    nothing but the first token.
-    """
-    layers = bert_like_layers(model) if reads_first_token(model) else []
-    if not layers or not is_plain(layers[-1]):
-        return False
-    layers[-1].forward = partial(_last_layer, layers[-1], layers[-1].forward)
-    return True
+from trans_encoder.fast.packing import (
+    active,
+    bert_like_layers,
+    has_hooks,
+    is_plain,
+    is_recomputed,
+    packed_segments,
+    replaced_forward,
+    unpacked,
+)
 
 
 def reads_first_token(model: Any) -> bool:
-    """Tell whether a bi- or cross-encoder reads nothing of its last layer but the first token."""
+    """Whether a bi- or cross-encoder reads nothing of its last layer but the first token."""
     if type(getattr(model[0], "model", None)).__name__.endswith("ForSequenceClassification"):
         return True
     pooling: Any = model[1] if len(model) > 1 else None
@@ -42,14 +31,28 @@ def reads_first_token(model: Any) -> bool:
     return type(pooling) is Pooling and pooling.pooling_mode == "cls" and pooling.include_prompt
 
 
+def can_skip_tokens(model: Any) -> bool:
+    """Whether `first_token_only` knows the model: BERT layers without adapters or hooks, only the first token read."""
+    layers = bert_like_layers(model) if reads_first_token(model) else []
+    return bool(layers) and is_plain(layers[-1]) and not has_hooks(model[0])
+
+
+@contextmanager
+def first_token_only(model: Any) -> Iterator[None]:
+    """Replace the forward pass of the last layer inside this block; padding must be on the right."""
+    last = bert_like_layers(model)[-1]
+    with replaced_forward(last, partial(_last_layer, last, last.forward)):
+        yield
+
+
 def _last_layer(
-    layer: Any, whole: Any, hidden: Tensor, attention_mask: Tensor | None = None, *given: Any, **named: Any
+    layer: Any, plain: Any, hidden: Tensor, attention_mask: Tensor | None = None, *given: Any, **named: Any
 ) -> Any:
-    if not _first_only.value or is_recomputed(layer):
-        return whole(hidden, attention_mask, *given, **named)
-    runs = packed_runs()
-    if runs is not None:
-        hidden, attention_mask = unpacked(hidden[0], runs)
+    if not active.get() or is_recomputed(layer):
+        return plain(hidden, attention_mask, *given, **named)
+    segments = packed_segments()
+    if segments is not None:
+        hidden, attention_mask = unpacked(hidden[0], segments)
     first = hidden[:, :1]
     mask = None if attention_mask is None else attention_mask.reshape(len(hidden), -1, hidden.shape[1])[:, :1]
     attended = layer.attention.output(_read(layer.attention.self, first, hidden, mask), first)
@@ -57,11 +60,10 @@ def _last_layer(
 
 
 def _read(attention: Any, first: Tensor, hidden: Tensor, mask: Tensor | None) -> Tensor:
-    """Let the first token of each input attend to all, without their keys and values.
+    """Let the first token of each input attend to all, without computing keys and values.
 
-    With one query an input, its product with the keys W h is that of W's transpose and the query with the tokens h, and
-    the mean of the values is the value of a mean: two products an input in place of two a token. What the keys' bias
-    adds is the same for all tokens, so it changes nothing.
+    With one query q per input, q . (W h) = (W^T q) . h, and the mean of the values is the value of the mean: two small
+    products per input instead of two per token. The keys' bias adds the same to all scores, so softmax cancels it.
     """
     heads = attention.num_attention_heads
     of_keys, of_values = (layer.weight.unflatten(0, (heads, -1)) for layer in (attention.key, attention.value))

@@ -1,11 +1,13 @@
-"""The matrix products of linear layers on a CPU: oneDNN's, with weights that are laid out once while they are frozen.
+"""Linear layers on a CPU by oneDNN, with weights that are prepacked once while a model scores.
 
-torch takes its products from MKL, which lays out the weights anew for each of them. oneDNN's are up to a tenth faster
-(docs/log.md says where), but torch has them for its own compiler only, without gradients: those are in `_Product`.
+torch's own GEMM is MKL's, which repacks the weights in every call. oneDNN's is up to a tenth faster (docs/log.md), but
+torch exposes it to its compiler only, without gradients; `_Linear` adds those. TRANS_ENCODER_ONEDNN=0 switches it off.
 """
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -14,51 +16,54 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from trans_encoder.fast.scoped import Setting
-
-Layouts = dict[tuple[nn.Linear, ...], tuple[Tensor, Tensor]]
-"""The weights of layers as oneDNN wants them, and their biases; each is put in when it is first used."""
+Prepacked = dict[tuple[nn.Linear, ...], tuple[Tensor, Tensor]]
+"""Weights of layers in oneDNN's layout, and their biases; each is added when it is first used."""
 
 _ROWS_STEP = 16
-"""oneDNN makes a kernel for each new number of rows, which takes as long as a small product: so few are used."""
+"""oneDNN compiles a kernel for each new number of rows, which costs as much as a small GEMM: so only few are used."""
 _FEWEST_ROWS = 256
-"""Products of fewer rows are not worth a kernel, nor a new layout of the weights."""
+"""Fewer rows are not worth a kernel or prepacked weights."""
+
+_prepacked: ContextVar[Prepacked | None] = ContextVar("prepacked", default=None)
 
 
-_layouts = Setting[Layouts | None](None)
+@contextmanager
+def prepacked(weights: Prepacked) -> Iterator[None]:
+    """Prepack weights once for all of this thread's calls inside this block; threads may share them.
 
-
-def frozen(layouts: Layouts) -> AbstractContextManager[None]:
-    """Lay out weights once for all of this thread's products inside this block; threads may share the layouts.
-
-    No weight may change while its layout is in use, and nothing inside the block has gradients.
+    No weight may change while this lasts, and nothing inside the block has gradients.
     """
-    return _layouts.during(layouts)
+    token = _prepacked.set(weights)
+    try:
+        yield
+    finally:
+        _prepacked.reset(token)
 
 
 def rows_to_add(rows: int) -> int:
-    """Return how many rows of inputs to add, so that their number is one that oneDNN is used for."""
+    """Return how many rows to add to an input so that oneDNN is used for it."""
     return -rows % _ROWS_STEP if rows >= _FEWEST_ROWS and _capability() else 0
 
 
-def product(rows: Tensor, *layers: nn.Linear, gelu: bool = False, plus: Tensor | None = None) -> Tensor:
-    """Return what linear layers make of the same rows, side by side, as one product; plus others, and its GELU."""
-    layouts = _layouts.value
+def linear(rows: Tensor, *layers: nn.Linear, gelu: bool = False, plus: Tensor | None = None) -> Tensor:
+    """Apply several linear layers to one input as a single GEMM; then either add `plus` or apply GELU, if asked."""
+    assert not (gelu and plus is not None)
+    known = _prepacked.get()
     outputs: Tensor
     if not _suits(rows):
         outputs = functional.linear(rows, *_joined(_weights(layers)))
         outputs = outputs if plus is None else outputs + plus
-    elif layouts is not None:
-        fused = gelu and plus is None and _capability() == "AVX512"  # with AVX2, oneDNN's GELU is slower than torch's
-        outputs = _linear(rows, *_laid_out(layers, layouts), then="gelu" if fused else "none", plus=plus)
+    elif known is not None:
+        fused = gelu and _capability() == "AVX512"  # with AVX2, oneDNN's GELU is slower than torch's
+        outputs = _onednn(rows, *_prepack(layers, known), then="gelu" if fused else "none", plus=plus)
         gelu = gelu and not fused
     else:
-        outputs = _Product.apply(rows, plus, *_weights(layers))  # type: ignore[no-untyped-call]
+        outputs = _Linear.apply(rows, plus, *_weights(layers))  # type: ignore[no-untyped-call]
     return functional.gelu(outputs) if gelu else outputs
 
 
 def _suits(rows: Tensor) -> bool:
-    """Tell whether oneDNN is the faster way for a product with these rows."""
+    """Whether oneDNN is the faster way for this input."""
     return (
         len(rows) >= _FEWEST_ROWS
         and len(rows) % _ROWS_STEP == 0
@@ -70,9 +75,9 @@ def _suits(rows: Tensor) -> bool:
 
 @cache
 def _capability() -> str:
-    """Return the instructions of a CPU on which oneDNN's products are worth it, nothing for others."""
+    """Return the instruction set of a CPU on which oneDNN is worth it, an empty string for others."""
     capability = torch.backends.cpu.get_cpu_capability()
-    known = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    known = torch.backends.mkldnn.is_available() and os.environ.get("TRANS_ENCODER_ONEDNN") != "0"  # type: ignore[no-untyped-call]
     return capability if known and capability in ("AVX2", "AVX512") else ""
 
 
@@ -82,57 +87,58 @@ def _weights(layers: Sequence[nn.Linear]) -> list[Tensor]:
 
 
 def _joined(weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Make one weight and one bias of the weights and the biases that follow them."""
+    """Concatenate the weights, and the biases that follow them."""
     if len(weights) == 2:
         return weights[0], weights[1]
     half = len(weights) // 2
     return torch.cat(tuple(weights[:half])), torch.cat(tuple(weights[half:]))
 
 
-def _laid_out(layers: tuple[nn.Linear, ...], layouts: Layouts) -> tuple[Tensor, Tensor]:
-    if layers not in layouts:
+def _prepack(layers: tuple[nn.Linear, ...], known: Prepacked) -> tuple[Tensor, Tensor]:
+    if layers not in known:
         weight, bias = _joined(_weights(layers))
-        layouts[layers] = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), 1024), bias.detach()
-    return layouts[layers]
+        known[layers] = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), 1024), bias.detach()
+    return known[layers]
 
 
-def _linear(
+def _onednn(
     rows: Tensor, weight: Tensor, bias: Tensor | None = None, *, then: str = "none", plus: Tensor | None = None
 ) -> Tensor:
-    linear = torch.ops.mkldnn._linear_pointwise
+    call = torch.ops.mkldnn._linear_pointwise
     outputs: Tensor = (
-        linear(rows, weight, bias, then, [], "none") if plus is None else linear.binary(rows, plus, weight, bias, "add")
+        call(rows, weight, bias, then, [], "none") if plus is None else call.binary(rows, plus, weight, bias, "add")
     )
     return outputs
 
 
-class _Product(torch.autograd.Function):
-    """`functional.linear` of rows and several layers, by oneDNN, but for what MKL does faster."""
+class _Linear(torch.autograd.Function):
+    """`functional.linear` with several layers, by oneDNN wherever it is faster than MKL."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, plus: Tensor | None, *weights: Tensor) -> Tensor:
         """Take the layers' weights and then their biases."""
         ctx.adds = plus is not None
         ctx.save_for_backward(rows, *weights)
-        return _linear(rows, *_joined(weights), plus=plus)
+        return _onednn(rows, *_joined(weights), plus=plus)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         rows, *weights = ctx.saved_tensors
-        # Joined anew rather than kept: a copy of many layers' weights would stay until their turn comes.
+        # Joined again rather than saved: copies of all layers' weights would stay in memory until the backward pass.
         weight, _ = _joined(weights)
         sizes = [len(part) for part in weights[: len(weights) // 2]]
-        # A product with ones sums the rows in two thirds of the time of `sum`.
+        # A GEMM with ones sums the rows in two thirds of the time of `sum`.
         of_weights, of_biases = _outer(gradient, rows), gradient.new_ones(len(gradient)) @ gradient
-        of_rows, of_plus = _linear(gradient, weight.t()), gradient if ctx.adds else None
+        of_rows = _onednn(gradient, weight.t()) if ctx.needs_input_grad[0] else None
+        of_plus = gradient if ctx.adds else None
         return of_rows, of_plus, *torch.split(of_weights, sizes), *torch.split(of_biases, sizes)
 
 
 def _outer(left: Tensor, right: Tensor) -> Tensor:
-    """Return the product of one's columns with the other's: by oneDNN from narrow to wide, where it is fastest."""
+    """Return left^T @ right: by oneDNN from narrow to wide, where it is fastest."""
     if left.shape[1] == right.shape[1]:
         return left.t() @ right
     if left.shape[1] < right.shape[1]:
-        return _linear(left.t(), right.t())
-    return _linear(right.t(), left.t()).t().contiguous()
+        return _onednn(left.t(), right.t())
+    return _onednn(right.t(), left.t()).t().contiguous()

@@ -1,4 +1,4 @@
-"""Clipping and AdamW, whose work the threads of a training share out."""
+"""Global-norm clipping and AdamW, in threads."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
@@ -11,14 +11,14 @@ R = TypeVar("R")
 
 
 class ShareOut(Protocol):
-    """Gives each thread a part of the weights, and returns what the threads made of theirs."""
+    """Gives each thread a part of the weights, and returns the threads' results."""
 
     def __call__(self, weights: Iterable[Tensor], work: Callable[[list[Tensor]], R]) -> list[R]:
         """Let each thread do its part."""
         ...
 
 
-class SharedOutAdamW(torch.optim.AdamW):
+class ShardedAdamW(torch.optim.AdamW):
     """AdamW in which each thread takes the step of its own part of the weights."""
 
     def __init__(self, *given: Any, share_out: ShareOut, **settings: Any) -> None:
@@ -38,10 +38,10 @@ class SharedOutAdamW(torch.optim.AdamW):
 
 
 def clip_gradients(weights: Iterable[Tensor], most: float, share_out: ShareOut) -> Tensor:
-    """Clip gradients by the norm of all together, and return it; torch would multiply those by one that are small."""
+    """Clip by global norm and return it. Unlike torch, skip the multiplication when nothing has to be clipped."""
     trained = [weight for weight in weights if weight.grad is not None]
     norm = get_total_norm(share_out(trained, _norm))
-    if not norm + 1e-6 <= most:  # so that a norm that is no number is seen in the weights, too
+    if not norm + 1e-6 <= most:  # not `>`: a norm that is NaN must reach the weights, where it is noticed
         share_out(trained, lambda part: clip_grads_with_norm_(part, most, norm))
     return norm
 

@@ -13,18 +13,16 @@ from trans_encoder.distill.bootstrap.views import TokenIds, mask_span
 from trans_encoder.encoders.batching import assemble
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.tokens import Integers, PairTokens
-from trans_encoder.fast.plain import Inputs, split_by_length
+from trans_encoder.fast import Inputs
 
 
 class Contrast:
     """Pairs of positives, each a sentence with itself or with another, against the rest of their batch."""
 
-    side_by_side = False  # its views differ by what is dropped, and draws have one order only
-
     def __init__(self, encoder: BiEncoder, positives: PairTokens, *, plan: ContrastPlan, seed: int) -> None:
         """Contrast these positives; the seed decides the masked spans."""
         self.module: nn.Module = _Contraster(encoder, temperature=plan.temperature)
-        self._layout = encoder.layout
+        self._layout, self._runner = encoder.layout, encoder.runner
         self._room = plan.max_tokens - encoder.layout.extra
         self._positives, self._seed = positives, seed
         self._span = plan.span_tokens if plan.objective == "mirror" else 0
@@ -43,7 +41,7 @@ class Contrast:
             rng = np.random.default_rng([self._seed, *rows.tolist()])
             right = [mask_span(ids, span=self._span, mask_id=self._mask_id, rng=rng) for ids in right]
         views = left + right
-        groups = split_by_length(np.array([len(ids) for ids in views]))
+        groups = self._runner.split(np.array([len(ids) for ids in views]) + self._layout.extra)
         place = np.empty(len(views), dtype=np.int64)
         place[np.concatenate(groups)] = np.arange(len(views))
         return {
@@ -84,9 +82,9 @@ class _Contraster(nn.Module):
     def __init__(self, encoder: BiEncoder, *, temperature: float) -> None:
         super().__init__()
         self.model = encoder.model
+        self._runner = encoder.runner
         self._temperature = temperature
 
     def forward(self, inputs: list[Inputs], place: Tensor, duplicates: Tensor) -> Tensor:
-        embeddings = torch.cat([self.model(dict(group))["sentence_embedding"] for group in inputs])
-        left, right = embeddings.float()[place].chunk(2)
+        left, right = self._runner(inputs).float()[place].chunk(2)
         return info_nce(left, right, temperature=self._temperature, duplicates=duplicates)

@@ -55,6 +55,7 @@ def bootstrap(
     device: str | None = None,
     precision: Precision = "auto",
     trackers: tuple[str, ...] = (),
+    fast: bool | None = None,
     **overrides: Any,
 ) -> BiEncoder:
     """Make a first bi-encoder of a PLM from raw text alone and leave it in `out`/bi.
@@ -72,14 +73,14 @@ def bootstrap(
     plan = make_plan(preset, objective=objective, overrides=overrides)
     test = TestSet("dev", dev) if isinstance(dev, PairSet) else dev
     judge = None if test is None else DevJudge(test)
-    work = Bootstrap(str(model), text, plan, seed, judge, pooling, trust_remote_code, device, precision, trackers)
+    work = Bootstrap(str(model), text, plan, seed, judge, pooling, trust_remote_code, device, precision, trackers, fast)
     config, origin, folder = work.config(), work.origin(), run_folder(out)
     with (
         progress("stage 0", total=1) as advance,
         RunFolder.open(folder, config=config, origin=origin, engine=one_by_one, advance=advance) as run,
     ):
         run.complete([Stage(BI, inputs=origin, work=work)])
-    return BiEncoder.load(Path(out) / BI, device=device, trust_remote_code=trust_remote_code)
+    return BiEncoder.load(Path(out) / BI, device=device, trust_remote_code=trust_remote_code, fast=fast)
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ class Bootstrap:
     device: str | None = None
     precision: Precision = "auto"
     trackers: tuple[str, ...] = ()
+    fast: bool | None = None
 
     def config(self) -> dict[str, Any]:
         """Return the settings as plain values."""
@@ -150,5 +152,9 @@ class Bootstrap:
 
     def _load(self) -> BiEncoder:
         return BiEncoder.load(
-            self.model, pooling=self.pooling, device=self.device, trust_remote_code=self.trust_remote_code
+            self.model,
+            pooling=self.pooling,
+            device=self.device,
+            trust_remote_code=self.trust_remote_code,
+            fast=self.fast,
         )
