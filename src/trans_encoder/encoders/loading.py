@@ -182,7 +182,7 @@ def check_layout(model: Any, *, name: str | Path) -> None:
             f"model {name} has modules that trans-encoder cannot run ({', '.join(odd)}); expected a Transformer "
             f"followed by any of {', '.join(sorted(_MODULES))}"
         )
-    if len({json.dumps(body.tokenizer.get_vocab(), sort_keys=True) for body in bodies}) > 1:
+    if any(body.tokenizer.get_vocab() != bodies[0].tokenizer.get_vocab() for body in bodies[1:]):
         raise ConfigurationError(
             f"the routes of model {name} have tokenizers of their own; expected one for all. "
             f"Save the route that you need as a model by itself"
