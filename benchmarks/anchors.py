@@ -1,11 +1,11 @@
-"""What do labels anchored to the start do for weak and strong starts, and can their weight be found without labels?
+"""What do labels anchored to the start do for weak and strong starts?
 
     python benchmarks/anchors.py --model START=PLM --data-dir DATA --pairs 2000 --seeds 3 --json anchors.jsonl
     python benchmarks/anchors.py --show anchors.jsonl
 
 For every seed a cross-encoder learns from the start's scores. Then, for every weight: how good is the mixture of the
-start's and the cross-encoder's scores, and how good the bi-encoder that learns from it? Checkpoints and the weight
-`auto` are chosen without labels; those of the STS test sets are used to evaluate only.
+start's and the cross-encoder's scores, and how good the bi-encoder that learns from it? Checkpoints are chosen without
+labels; those of the STS test sets are used to evaluate only.
 """
 
 import argparse
@@ -26,13 +26,15 @@ from measuring import sts_tests
 from trans_encoder import CrossEncoder, PairSet, RunConfig, TestSet, label, load_task
 from trans_encoder.config import make_config
 from trans_encoder.distill.labels import Teacher, anchored
-from trans_encoder.distill.selection import ANCHORS, LabelFreeJudge, best_anchor, hold_out
+from trans_encoder.distill.selection import LabelFreeJudge, hold_out
 from trans_encoder.distill.team import assemble, resolve_members
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.evaluation.evaluate import measure
 from trans_encoder.evaluation.metrics import spearman
 
 Row = dict[str, Any]
+
+_WEIGHTS = (0.0, 0.3, 0.5, 0.7)
 
 
 def collect(config: RunConfig, pairs: PairSet, tests: dict[str, TestSet], *, weights: list[float], seed: int) -> Row:
@@ -58,9 +60,8 @@ def collect(config: RunConfig, pairs: PairSet, tests: dict[str, TestSet], *, wei
         "model": member.name,
         "pairs": len(pairs),
         "seed": seed,
-        "auto": best_anchor([cross], [start], judge=judge),
         "start": _average(old, tests),
-        "mixture": {weight: _average((1 - weight) * new + weight * old, tests) for weight in ANCHORS},
+        "mixture": {weight: _average((1 - weight) * new + weight * old, tests) for weight in _WEIGHTS},
         "bi": {weight: _average(_scores(each.encoder, tests), tests) for weight, each in bis.items()},
         "judged": {weight: each.best_score for weight, each in bis.items()},
         "drift": {weight: _agreement(each.encoder, start, held_out) for weight, each in bis.items()},
@@ -96,8 +97,7 @@ def show(rows: list[Row]) -> None:
             found = [row[what].get(weight) for what in ("mixture", "bi", "judged") for row in group]
             cells = [_mean(found[at : at + len(group)]) for at in range(0, len(found), len(group))]
             print(f"| {weight} | " + " | ".join(cells) + " |")
-        print(f"\nauto chose {', '.join(str(row['auto']) for row in group)}; ", end="")
-        print(f"the start itself is judged {_mean([row['start judged'] for row in group])}.")
+        print(f"\nThe start itself is judged {_mean([row['start judged'] for row in group])}.")
 
 
 def _mean(values: list[float | None]) -> str:

@@ -127,9 +127,9 @@ class RunConfig(_Frozen):
     """Cross-encoders see every pair in both orders; switch off where the order matters, as in QNLI."""
     supervised: bool | None = None
     """Whether members that do not say so themselves were trained on labels; found out if not given."""
-    anchor: float | Literal["auto"] | None = None
-    """Weight of the start's own scores in every later label: 0 is the paper's method, auto lets the judge choose. If
-    not given, 0, but 0.7 where a start may have been trained on labels, which then also learns in small steps."""
+    anchor: float | None = Field(default=None, ge=0, lt=1)
+    """Weight of the start's own scores in every later label: 0 is the paper's method. If not given, 0, but 0.7 where a
+    start may have been trained on labels, which then also learns in small steps."""
     selection: Literal["label-free", "last"] = "label-free"
     """What compares cycles with the start without a dev set: signals that need no labels, or nothing (last)."""
     patience: int = Field(default=1, ge=0)
@@ -152,13 +152,6 @@ class RunConfig(_Frozen):
     def bi_plan(self, member: MemberConfig) -> TrainingPlan:
         """Return how a member's bi-encoders are trained."""
         return self.bi.model_copy(update={"learning_rate": member.learning_rate or self.bi.learning_rate})
-
-    @field_validator("anchor", mode="before")
-    @classmethod
-    def _weight(cls, anchor: Any) -> Any:
-        if anchor not in ("auto", None) and not (isinstance(anchor, int | float) and 0 <= anchor < 1):
-            raise ValueError(f'given {anchor!r}, must be "auto", or at least 0 and less than 1')
-        return anchor
 
     @field_validator("trackers", mode="before")
     @classmethod

@@ -12,7 +12,7 @@ from trans_encoder.config import MemberConfig, make_config
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
 from trans_encoder.distill.bootstrap import bootstrap
-from trans_encoder.distill.labels import read_provenance
+from trans_encoder.distill.labels import PseudoLabels
 from trans_encoder.distill.planning import plan_run
 from trans_encoder.distill.run import distil
 from trans_encoder.distill.selection import LabelFreeJudge, hold_out
@@ -44,7 +44,7 @@ def test_without_labels_the_start_is_anchored_and_kept(run, start, pairs):
     assert run.helped == {"bi": None, "cross": None}
     assert "nobody can tell whether the bi-encoder became better, because start may know some" in run.summary
     np.testing.assert_allclose(run.bi.score(pairs), BiEncoder.load(start).score(pairs), atol=1e-6)
-    assert read_provenance(run.folder / "cycle-1" / "labels-cross.parquet")["anchor"] == ANCHOR
+    assert PseudoLabels.open(run.folder / "cycle-1" / "labels-cross.parquet").provenance["anchor"] == ANCHOR
     assert told(run, f"such bi-encoders learn at a rate of {SMALL_STEPS:g}")
     assert "start may know some" in write_report([run.folder]).read_text()
 

@@ -156,7 +156,7 @@ def text_table(random: Random, folder: Path) -> Surprise:
     return _quietly(lambda: Text.read(path, column=column, skip_bad=random.random() < 0.8), name=path)
 
 
-_SETTINGS = """seed = 7|cycles = 2|strategy = "refresh"|both_orders = true|anchor = 0.5|anchor = "auto"|device = "cpu"
+_SETTINGS = """seed = 7|cycles = 2|strategy = "refresh"|both_orders = true|anchor = 0.5|device = "cpu"
 precision = "fp32"|trackers = ["wandb"]|preset = "paper"|patience = 0|[inputs]|pairs = "pairs.tsv"|out = "run"
 max_pairs = 5|[cross]|[bi]|epochs = 3|learning_rate = 1e-4|batch_size = 16|loss = "mse"|max_tokens = 32|[[members]]
 bi = "model"|name = "m"|pooling = "mean"|trust_remote_code = true""".replace("\n", "|").split("|")

@@ -10,7 +10,6 @@ from typing import Any
 from trans_encoder.config import RunConfig
 from trans_encoder.distill.cards import Facts, write_card
 from trans_encoder.distill.cycle import START, Workshop
-from trans_encoder.distill.labels import read_provenance
 from trans_encoder.distill.result import RESULT, Chosen, MemberResult
 from trans_encoder.distill.selection import LEARNT, Candidate, Judge, choose, idle_cycles
 from trans_encoder.distill.team import Member, ModelRef, Team
@@ -70,7 +69,6 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
             *_remined(workshop, team, cycles=cycles),
             *_clamped(root, team, cycles=cycles, kinds=kinds),
             *_unlearnt(root, team, cycles=cycles, kinds=kinds),
-            *_anchors(workshop, cycles=cycles),
         ),
     )
     inputs = {"best": {stage.name: workshop.folder.digest(stage.name) for stage in stages}, "notes": work.notes}
@@ -245,19 +243,3 @@ def _unlearnt(root: Path, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> 
         for candidate in _candidates(member, kind, root=root, cycles=cycles)
         if not candidate.has_learnt
     ]
-
-
-def _anchors(workshop: Workshop, *, cycles: int) -> list[str]:
-    """Say which weight the judge gave to the start in the labels of each stage, if that was left to it."""
-    if workshop.config.anchor != "auto":
-        return []
-    places = [(cycle, kind) for cycle in range(1, cycles + 1) for kind in _kinds(workshop.config)][1:]
-    return [
-        f"cycle {cycle}: labels of the {kind}-encoders mixed with {_anchor(workshop.folder.path, cycle, kind):g} "
-        f"of the start's, chosen by the {workshop.judge.name if workshop.judge else 'judge'}"
-        for cycle, kind in places
-    ]
-
-
-def _anchor(root: Path, cycle: int, kind: Kind) -> float:
-    return float(read_provenance(root / f"cycle-{cycle}" / f"labels-{kind}.parquet").get("anchor", 0.0))

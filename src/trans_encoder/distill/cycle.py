@@ -1,7 +1,7 @@
 """One cycle of the method, and the workshop that turns its steps into stages of a run folder."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,35 +81,21 @@ class Workshop:
         """Label the pairs with the team's encoders of a kind; return the name of the labels."""
         name = f"cycle-{cycle}/labels-{kind}.parquet"
         teachers = tuple(member.teacher(kind) for member in team)
-        anchor, inputs = self._anchor(team, cycle=cycle) if name != _FIRST_LABELS else (None, {})
-        self.folder.complete([self._labelling(name, teachers, cycle=cycle, anchor=anchor, inputs=inputs)])
+        anchored = bool(self.config.anchor) and name != _FIRST_LABELS
+        self.folder.complete([self._labelling(name, teachers, cycle=cycle, anchored=anchored)])
         return name
 
-    def _anchor(self, team: Team, *, cycle: int) -> tuple[Anchor | None, dict[str, Any]]:
-        """Return the anchor of a cycle's labels, if there is one, and what it is made from."""
-        if not self.config.anchor:
-            return None, {}
-        weight = None if self.config.anchor == "auto" else self.config.anchor
-        labels = self._start_labels(cycle)
-        inputs: dict[str, Any] = {"anchor": self.config.anchor, "start_labels": self.folder.digest(labels)}
-        inputs |= {"judge": self._judged_by()} if weight is None else {}
-        return Anchor(self._path(labels), weight, tuple(member.start for member in team), self.judge), inputs
-
-    def _labelling(
-        self,
-        name: str,
-        teachers: tuple[ModelRef, ...],
-        *,
-        cycle: int,
-        anchor: Anchor | None = None,
-        inputs: Mapping[str, Any] | None = None,
-    ) -> Stage:
+    def _labelling(self, name: str, teachers: tuple[ModelRef, ...], *, cycle: int, anchored: bool = False) -> Stage:
         pairs = self._pairs(cycle)
-        made_from = {
+        made_from: dict[str, Any] = {
             "pairs": self.folder.digest(pairs),
             "teachers": {teacher.name: self.digest(teacher) for teacher in teachers},
-            **(inputs or {}),
         }
+        anchor = None
+        if anchored:
+            labels = self._start_labels(cycle)
+            anchor = Anchor(self._path(labels), float(self.config.anchor or 0))
+            made_from |= {"anchor": anchor.weight, "start_labels": self.folder.digest(labels)}
         work = Label(self._path(pairs), teachers, cycle, anchor)
         shards = parts(self._path(name), work.shards(), root=self.folder.path)
         return Stage(name, made_from, work, by="all", parts=shards)

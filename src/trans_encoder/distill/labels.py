@@ -83,11 +83,6 @@ class PseudoLabels:
         return cls(texts, scores.pop("score"), scores, provenance)
 
 
-def read_provenance(path: Path) -> dict[str, Any]:
-    """Read where saved labels came from, and nothing else of them."""
-    return dict(json.loads((pq.read_schema(path).metadata or {})[_METADATA]))
-
-
 def label(pairs: PairSet, teachers: Sequence[Teacher], *, cycle: int | None = None) -> PseudoLabels:
     """Label pairs with the plain mean of their teachers' scores (section 2.4), asking one teacher after the other."""
     _check_teachers(teachers)

@@ -21,7 +21,7 @@ from trans_encoder.distill.result import Result
 from trans_encoder.distill.selection import DevJudge, Judge, LabelFreeJudge, hold_out
 from trans_encoder.distill.team import Team, assemble, resolve_members
 from trans_encoder.encoders.loading import best_device
-from trans_encoder.errors import ConfigurationError, DataError
+from trans_encoder.errors import DataError
 from trans_encoder.files import write_json
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank
@@ -153,8 +153,6 @@ def _agree(config: RunConfig, pairs: PairSet, *, judge: Judge | None, miner: Min
     if judge is None and config.selection == "label-free":
         pairs, held_out = hold_out(pairs, seed=config.seed)
         judge = LabelFreeJudge.of(held_out, seed=config.seed)
-    if judge is None and config.anchor == "auto":
-        raise ConfigurationError('anchor = "auto" needs a judge; give a dev set, or selection = "label-free"')
     origin["judge"] = judge.fingerprint if judge else None
     origin["models"] = {
         member.name: {"bi": member.start.fingerprint(), "plm": member.plm.fingerprint()} for member in team

@@ -185,16 +185,6 @@ def hold_out(pairs: PairSet, *, seed: int, number: int | None = None) -> Split:
     return Split(pairs.without(held_out), held_out)
 
 
-ANCHORS = (0.0, 0.3, 0.5, 0.7)
-"""What `anchor = "auto"` chooses from."""
-
-
-def best_anchor(teachers: Sequence[Teacher], starts: Sequence[Teacher], *, judge: Judge) -> float:
-    """Return the weight of the start at which the mixed labels have the judge's best score, the smallest of equals."""
-    new, old = (label(judge.pairs, list(map(Together, each))).scores for each in (teachers, starts))
-    return max(ANCHORS, key=lambda anchor: judge.rate((1 - anchor) * new + anchor * old))
-
-
 @dataclass(frozen=True)
 class Candidate:
     """A model that may be chosen: the start (cycle 0) or what a cycle made."""

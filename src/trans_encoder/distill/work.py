@@ -15,7 +15,7 @@ from typing import Literal, cast
 from trans_encoder.config import TrainingPlan
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.labels import PseudoLabels, anchored, label
-from trans_encoder.distill.selection import Judge, best_anchor
+from trans_encoder.distill.selection import Judge
 from trans_encoder.distill.shards import LabelShard, Sharded, cut
 from trans_encoder.distill.team import Member, ModelRef
 from trans_encoder.encoders import BiEncoder, Encoder, Kind
@@ -72,12 +72,12 @@ class Label:
 
     def __call__(self, path: Path) -> None:
         """Put the shards together, making those that are missing, and write the labels."""
-        labels = self._put_together(scratch(path)) if is_first_rank() else None
-        weight = self.anchor.weigh(self.teachers) if self.anchor else 0.0
-        if labels is None:
+        if not is_first_rank():
             return
+        labels = self._put_together(scratch(path))
         if self.anchor is not None:
-            labels = anchored(labels, PseudoLabels.open(self.anchor.labels, pairs=labels.pairs), weight=weight)
+            start = PseudoLabels.open(self.anchor.labels, pairs=labels.pairs)
+            labels = anchored(labels, start, weight=self.anchor.weight)
         labels.save(path)
 
     def shards(self) -> list[LabelShard]:
@@ -98,19 +98,10 @@ class Label:
 
 @dataclass(frozen=True)
 class Anchor:
-    """The start's labels and how much they weigh; without a weight the judge chooses it."""
+    """The start's labels of the same pairs, and their weight."""
 
     labels: Path
-    weight: float | None
-    starts: tuple[ModelRef, ...]
-    judge: Judge | None
-
-    def weigh(self, teachers: tuple[ModelRef, ...]) -> float:
-        """Return the weight of the start against these teachers."""
-        if self.weight is not None:
-            return self.weight
-        assert self.judge is not None
-        return best_anchor(teachers, self.starts, judge=self.judge)
+    weight: float
 
 
 @dataclass(frozen=True)
