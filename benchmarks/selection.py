@@ -24,17 +24,18 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 import numpy as np
 import transformers
 from measuring import sampled
+from probes import ProbeScores, ProbeSet, make_probe_set
 from scipy.stats import spearmanr
+from signals import SIGNALS, measure_signals, parts_for
 
 from trans_encoder import BiEncoder, Text, mine
 from trans_encoder.config import make_config, parse_overrides
-from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.pairs import PairSet, Scores
 from trans_encoder.data.tasks import Task, TestSet, load_task
-from trans_encoder.distill.exam import Answers, Exam, make_exam
-from trans_encoder.distill.labels import Scores, Teacher
+from trans_encoder.distill.judges import WEIGHTS, DevJudge, hold_out
+from trans_encoder.distill.labels import Teacher
 from trans_encoder.distill.run import run
-from trans_encoder.distill.selection import WEIGHTS, Candidate, DevJudge, choose, hold_out
-from trans_encoder.distill.signals import SIGNALS, measure_signals, parts_for
+from trans_encoder.distill.selection import Candidate, choose
 from trans_encoder.evaluation.evaluate import measure
 from trans_encoder.mining import Mix
 
@@ -44,7 +45,7 @@ Row = dict[str, Any]
 class Seen(NamedTuple):
     """What was seen of one checkpoint."""
 
-    answers: Answers
+    probed: ProbeScores
     dev: float
     sts: float
 
@@ -56,11 +57,11 @@ SCORE, LAST = "label-free score", "the last one"
 
 @dataclass
 class Recorder:
-    """A judge that chooses by the dev set and keeps what every checkpoint answers."""
+    """A judge that chooses by the dev set and keeps the scores of every checkpoint."""
 
     judge: DevJudge
     tests: dict[str, TestSet]
-    exam: Exam
+    probes: ProbeSet
     seen: list[Seen] = field(default_factory=list)
     name, basis, fingerprint = "spearman", "on dev", "recorder"
     has_labels = True
@@ -78,13 +79,16 @@ class Recorder:
     def agreement(self, *given: Any, **named: Any) -> None:
         return self.judge.agreement(*given, **named)
 
+    def floor(self) -> None:
+        return self.judge.floor()
+
     def __call__(self, encoder: Teacher) -> float:
-        parts = [self.exam.pairs, self.pairs.without_scores()]
+        parts = [self.probes.pairs, self.pairs.without_scores()]
         parts += [test.pairs.without_scores() for test in self.tests.values()]
         ends = np.cumsum([len(part) for part in parts])
-        answers, dev, *scores = np.split(encoder.score(reduce(PairSet.concat, parts)), ends[:-1])
+        probed, dev, *scores = np.split(encoder.score(reduce(PairSet.concat, parts)), ends[:-1])
         sts = np.mean([measure(each, test) for each, test in zip(scores, self.tests.values(), strict=True)])
-        self.seen.append(Seen(self.exam.answers(answers), self.rate(dev), float(sts)))
+        self.seen.append(Seen(self.probes.split(probed), self.rate(dev), float(sts)))
         return self.seen[-1].dev
 
 
@@ -92,7 +96,7 @@ def collect(arguments: argparse.Namespace, task: Task, *, seed: int) -> Iterator
     """Run one distillation and yield a row for every checkpoint and every start."""
     training, held_out = hold_out(_pairs(arguments, task, seed=seed), seed=seed)
     tests = {name: sampled(test, arguments.test_pairs) for name, test in task.tests.items()}
-    recorder = Recorder(DevJudge(task.dev), tests, make_exam(held_out, seed=seed, parts=parts_for(SIGNALS)))
+    recorder = Recorder(DevJudge(task.dev), tests, make_probe_set(held_out, seed=seed, parts=parts_for(SIGNALS)))
     settings = {
         "cycles": arguments.cycles,
         "cross.dev_steps": max(2 * len(training) // 32 // CROSS_JUDGEMENTS, 1),
@@ -111,7 +115,7 @@ def collect(arguments: argparse.Namespace, task: Task, *, seed: int) -> Iterator
     about = {"run": run_name, "team": name, "source": source}
     moments = list(zip(history, recorder.seen, strict=True))
     for moment, seen in moments:
-        signals = measure_signals(replace(seen.answers, **_known(moment, moments)))
+        signals = measure_signals(replace(seen.probed, **_known(moment, moments)))
         place = {key: moment[key] for key in ("cycle", "member", "kind", "step")}
         yield {**about, **place, "dev": seen.dev, "sts": seen.sts, "signals": signals}
 
@@ -128,7 +132,7 @@ def _pairs(arguments: argparse.Namespace, task: Task, *, seed: int) -> PairSet:
 
 def _known(moment: Row, moments: list[tuple[Row, Seen]]) -> dict[str, Any]:
     """Find what others said of the held-out pairs when a checkpoint was made: its teachers, and the starts."""
-    starts = {line["member"]: seen.answers.plain for line, seen in moments if line["cycle"] == 0}
+    starts = {line["member"]: seen.probed.plain for line, seen in moments if line["cycle"] == 0}
     known: dict[str, Any] = {"start": np.mean(list(starts.values()), axis=0)}
     if moment["cycle"] == 0:
         return known
@@ -138,7 +142,7 @@ def _known(moment: Row, moments: list[tuple[Row, Seen]]) -> dict[str, Any]:
         member = line["member"]
         if (line["cycle"], line["kind"]) == wanted and (member not in best or seen.dev > best[member].dev):
             best[member] = seen
-    teachers = {member: seen.answers.plain for member, seen in best.items()}
+    teachers = {member: seen.probed.plain for member, seen in best.items()}
     own = teachers.pop(moment["member"])
     known |= {"partner": own, "teacher": np.mean([own, *teachers.values()], axis=0)}
     return known | ({"others": np.mean(list(teachers.values()), axis=0)} if teachers else {})

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from trans_encoder.data.tasks import Task, TestSet
-from trans_encoder.distill.signals import SIGNALS
 
 
 @pytest.fixture
@@ -26,13 +25,14 @@ def test_evidence_is_collected_for_every_checkpoint_and_read(evidence, bert, rob
     places = [(row["cycle"], row["kind"], row["member"]) for row in rows]
     assert places[:2] == [(0, "bi", "bert-32"), (0, "bi", "roberta-48")]
     assert places.count((1, "bi", "bert-32")) == 3
+    signals = evidence.SIGNALS
     for row in rows:
         none = {"teacher", "partner", "others"} if row["cycle"] == 0 else set()
         assert {name for name, value in row["signals"].items() if value is None} == none
-        assert row["signals"].keys() == SIGNALS.keys()
+        assert row["signals"].keys() == signals.keys()
     evidence.analyse(json.loads(json.dumps(rows)), tmp_path / "plot.svg")
     table = capsys.readouterr().out
-    assert all(table.count(f"\n| {name} |") == 2 for name in [*SIGNALS, "label-free score", "the last one"])
+    assert all(table.count(f"\n| {name} |") == 2 for name in [*signals, "label-free score", "the last one"])
     choices = table.partition("### What is chosen without labels")[2].splitlines()[4:]
     assert [line.split(" | ")[1] for line in choices] == ["cross", "bi"] * 2
     assert all(line.count(" | ") == 8 for line in choices)

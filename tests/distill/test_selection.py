@@ -1,27 +1,29 @@
-"""Choosing without labels: the exam, its signals, the judge, holding out, anchoring, stopping."""
+"""Choosing without labels: the probes, the judge, holding out, stopping."""
 
 import json
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from conftest import TINY_RUN, contents, graded
+from trans_encoder.cli import app
 from trans_encoder.config import make_config
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.exam import LEVELS, Answers, heavy_edit, light_edit, make_exam, word_overlap
-from trans_encoder.distill.run import Result, distil
-from trans_encoder.distill.selection import (
+from trans_encoder.data.tasks import TestSet
+from trans_encoder.distill.judges import (
     LEARNT,
     WEIGHTS,
-    Candidate,
+    Comparison,
+    DevJudge,
     LabelFreeJudge,
-    choose,
+    Verdict,
     hold_out,
-    idle_cycles,
 )
-from trans_encoder.distill.signals import SIGNALS, measure_signals, parts_for
+from trans_encoder.distill.probes import light_edit, make_probes, word_overlap
+from trans_encoder.distill.run import Result, distil
+from trans_encoder.distill.selection import Candidate, choose, idle_cycles
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.evaluation.metrics import spearman
@@ -52,87 +54,67 @@ def held_out():
 
 
 @pytest.fixture(scope="module")
-def exam(held_out):
-    return make_exam(held_out, seed=3, parts=parts_for(SIGNALS))
-
-
-@pytest.fixture(scope="module")
 def judge(held_out):
     return LabelFreeJudge.of(held_out, seed=3)
 
 
-def answers_of(exam, scorer, **known):
-    return replace(exam.answers(scorer.score(exam.pairs)), **known)
-
-
-def test_an_exam_is_the_same_for_the_same_seed(held_out, exam):
-    assert make_exam(held_out, seed=3, parts=parts_for(SIGNALS)).pairs.hash == exam.pairs.hash
-    assert make_exam(held_out, seed=4, parts=parts_for(SIGNALS)).pairs.hash != exam.pairs.hash
-
-
-def part(exam, name):
-    """Return the questions of a part, as pairs of texts."""
-    sizes = list(exam.parts.values())
-    begin = sum(sizes[: list(exam.parts).index(name)])
-    return [(left, right) for left, right, _ in exam.pairs.take(range(begin, begin + exam.parts[name])).rows()]
-
-
-def test_probes_are_a_sentence_against_more_and_more_damage(held_out, exam):
-    rows = part(exam, "probes")
-    count = len(rows) // len(LEVELS)
-    itself, light, heavy, another = (rows[level * count : (level + 1) * count] for level in range(len(LEVELS)))
-    known = set(held_out.distinct().sentences.to_pylist())
-    assert all(left == right and left in known for left, right in itself)
-    assert all(right != left and len(set(left.split()) - set(right.split())) <= 1 for left, right in light)
-    assert all(len(set(left.split()) - set(right.split())) >= 2 for left, right in heavy)
-    assert all(right != left and right in known for left, right in another)
-    assert [left for left, _ in itself] == [left for left, _ in another]
-
-
-def test_pairs_are_asked_swapped_and_edited(held_out, exam):
+def test_probes_are_the_pairs_as_they_are_and_lightly_edited(held_out):
+    probes = make_probes(held_out, seed=3)
+    asked = [(left, right) for left, right, _ in probes.pairs.rows()]
     pairs = [(left, right) for left, right, _ in held_out.rows()]
-    assert part(exam, "plain") == pairs
-    assert part(exam, "swapped") == [(right, left) for left, right in pairs]
-    for (left, right), (edited, same) in zip(pairs, part(exam, "edited"), strict=True):
+    assert asked[: len(pairs)] == pairs
+    assert probes.held_out.hash == held_out.hash
+    for (left, right), (edited, same) in zip(pairs, asked[len(pairs) :], strict=True):
         assert same == right
         assert edited != left
-
-
-def test_sentences_lose_their_commonest_and_their_rarest_word():
-    pairs = PairSet.from_lists(["the cat saw the dog", "the dog ate the bone"], ["the fox ran off", "the cat ran off"])
-    rows = part(make_exam(pairs, seed=0, parts={"losses"}), "losses")
-    for (whole, uncommon), (same, unrare) in zip(rows[: len(rows) // 2], rows[len(rows) // 2 :], strict=True):
-        assert whole == same
-        assert uncommon == whole.replace("the ", "", 1)
-        assert unrare.split().count("the") == whole.split().count("the")
-
-
-def test_an_exam_asks_no_more_than_its_signals_need(held_out):
-    assert list(make_exam(held_out, seed=3, parts=parts_for(["teacher", "spread"])).parts) == ["plain"]
-    answers = make_exam(held_out, seed=3, parts={"edited"}).answers(np.arange(2 * len(held_out), dtype=np.float32))
-    measured = {name for name, value in measure_signals(answers).items() if value is not None}
-    assert measured == {"overlap", "edit", "spread"}
-
-
-def test_agreement_beyond_wording_is_a_partial_correlation(exam):
-    exact = answers_of(exam, Scorer())
-    random = np.random.default_rng(0).permutation(exact.plain)
-    beyond = SIGNALS["start beyond overlap"].measure
-    assert beyond(exact) is None
-    assert beyond(replace(exact, start=exact.plain)) == pytest.approx(100)
-    assert abs(beyond(replace(exact, start=random))) < 40
-    assert beyond(replace(exact, start=exact.overlap)) == 0
+    assert make_probes(held_out, seed=3).pairs.hash == probes.pairs.hash != make_probes(held_out, seed=4).pairs.hash
 
 
 @pytest.mark.parametrize("text", ["a dog runs over the wide green field", "心不全の患者を治療する薬剤", "heart attack"])
 def test_edits_know_no_language(text):
     random = np.random.default_rng(0)
-    for _ in range(8):
-        light = light_edit(text, random=random)
-        heavy = heavy_edit(text, other="she sings an old song", random=random)
-        assert len(text) - 8 < len(light) <= len(text)
-        assert heavy not in (text, light)
+    assert all(len(text) - 8 < len(light_edit(text, random=random)) <= len(text) for _ in range(8))
     assert light_edit("x", random=random) == "x"
+
+
+def test_an_encoder_that_scores_all_pairs_alike_gets_nothing(judge):
+    assert judge.rate(np.full(len(judge.pairs), 0.7, dtype=np.float32)) == 0
+
+
+def test_too_little_to_judge_by_is_said():
+    with pytest.raises(DataError, match=r"1 held-out pairs.*selection=last"):
+        make_probes(PairSet.from_lists(["one two three four"], ["five six seven eight"]), seed=0)
+
+
+def compared(judge, **known):
+    given = {"kind": "bi", "start": 60.0, "kept": 70.0, "agreement": LEARNT, "supervised": False, **known}
+    return judge.compare(Comparison(**given))
+
+
+def test_without_labels_better_is_said_only_of_starts_below_the_lexical_floor(judge):
+    floor = judge.floor()
+    assert 50 < floor <= 100
+    assert compared(judge) is Verdict.BETTER
+    assert compared(judge, kept=50.0) is Verdict.NOT_BETTER
+    assert compared(judge, start=floor, kept=floor + 1) is Verdict.NOT_KNOWN
+    assert compared(judge, supervised=True) is Verdict.NOT_KNOWN
+    assert compared(judge, kind="cross") is Verdict.BETTER
+    assert compared(judge, kind="cross", agreement=LEARNT - 1) is Verdict.NOT_BETTER
+    assert compared(judge, kind="cross", start=floor) is Verdict.NOT_KNOWN
+    assert [verdict.helped for verdict in Verdict] == [True, False, None]
+
+
+def test_with_labels_every_start_is_compared(dev):
+    judge = DevJudge(TestSet("dev", dev))
+    assert judge.floor() is None
+    assert compared(judge, supervised=True) is Verdict.BETTER
+    assert compared(judge, kept=60.0) is Verdict.NOT_BETTER
+
+
+def test_wording_is_its_own_floor(held_out, judge):
+    """The floor is what TF-IDF itself would be given as an encoder, measured on the pairs of the run."""
+    other = LabelFreeJudge.of(graded(60, seed=10).without_scores(), seed=3)
+    assert judge.floor() == judge.rate(judge.probes.overlap) != other.floor()
 
 
 def test_shared_wording_needs_no_white_space():
@@ -141,49 +123,11 @@ def test_shared_wording_needs_no_white_space():
     assert same > near > far
 
 
-def test_the_better_of_two_encoders_has_the_better_signals(exam):
-    exact, noisy = (answers_of(exam, Scorer(noise=noise)) for noise in (0.0, 0.3))
-    for name in ("overlap", "probe order", "probe scale", "edit", "swap"):
-        assert SIGNALS[name].measure(exact) > SIGNALS[name].measure(noisy), name
-
-
-def test_agreements_are_rank_correlations_with_what_is_known(exam):
-    exact, opposite = answers_of(exam, Scorer()), answers_of(exam, Scorer(sign=-1))
-    for name in ("teacher", "partner", "others", "start"):
-        assert SIGNALS[name].measure(exact) is None
-        assert SIGNALS[name].measure(replace(exact, **{name: exact.plain})) == pytest.approx(100)
-        assert SIGNALS[name].measure(replace(exact, **{name: opposite.plain})) == pytest.approx(-100)
-
-
-def test_a_collapsed_encoder_has_no_good_signal(exam):
-    constant = exam.answers(np.full(len(exam.pairs), 1.0, dtype=np.float32))
-    expected = {"overlap": 0, "swap": 0, "edit": 0, "probe order": 50, "probe scale": 0}
-    expected |= {"content": 50, "contrast": 0, "spread": 0}
-    assert {name: value for name, value in measure_signals(constant).items() if value is not None} == pytest.approx(
-        expected
-    )
-
-
-def test_spread_is_full_when_all_scores_are_used_alike():
-    scores = np.linspace(0, 1, 200, dtype=np.float32)
-    answers = Answers(scores, scores, probes=np.zeros((4, 2)))
-    assert SIGNALS["spread"].measure(answers) == pytest.approx(100)
-    assert SIGNALS["contrast"].measure(answers) == 100
-
-
-def test_too_little_to_judge_by_is_said():
-    with pytest.raises(DataError, match=r"1 held-out pairs.*selection=last"):
-        make_exam(PairSet.from_lists(["one two three four"], ["five six seven eight"]), seed=0, parts={"plain"})
-    with pytest.raises(DataError, match="too few or too short"):
-        make_exam(PairSet.from_lists(["a", "b"], ["c", "d"]), seed=0, parts={"probes"})
-
-
 def test_the_judge_prefers_the_better_encoder(judge):
     scores = [judge(Scorer(noise=noise)) for noise in (0.0, 0.2, 0.6)]
     assert scores == sorted(scores, reverse=True)
     assert 0 < scores[-1] < scores[0] <= 100
     assert sum(each.weight for each in WEIGHTS.values()) == pytest.approx(1)
-    assert WEIGHTS.keys() <= SIGNALS.keys()
 
 
 def test_a_mean_of_noisy_encoders_is_judged_better_than_each(judge):
@@ -206,6 +150,17 @@ def test_a_few_of_the_pairs_are_held_out(count, expected):
     assert (len(split.training), len(split.held_out)) == (count - expected, expected)
     assert len(split.training.without(split.held_out)) == len(split.training)
     assert hold_out(pairs, seed=1).held_out.hash == split.held_out.hash != hold_out(pairs, seed=2).held_out.hash
+
+
+@pytest.mark.parametrize("command", ["check", "train"])
+def test_identical_pairs_are_refused_in_one_sentence(bert, tmp_path, command):
+    (tmp_path / "pairs.tsv").write_text("a\tb\n" + "the cat sleeps\tthe dog runs\n" * 8)
+    given = [command, "--pairs", tmp_path / "pairs.tsv", "--model", bert, "--out", tmp_path / "run"]
+    done = CliRunner().invoke(app, [str(each) for each in given])
+    assert done.exit_code == 2
+    assert "of 8 pairs 0 are left to train on" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()
 
 
 def test_no_held_out_pair_is_trained_on_in_either_order():
@@ -313,11 +268,3 @@ def test_a_start_that_the_signals_prefer_is_kept(bert, pairs, tmp_path):
 def test_a_dev_set_decides_when_there_is_one(mutual):
     result = Result.open(mutual)
     assert (result.metric, result.cycles) == ("spearman", 2)
-
-
-def test_an_exam_costs_little(bert, judge):
-    """It has a tenth of the pairs, or fewer, that a cross-encoder is trained on between two judgements."""
-    many = PairSet.from_lists([f"one two three {n}" for n in range(9000)], [f"five six {n} eight" for n in range(9000)])
-    plan, questions = make_config(["a"]).cross, LabelFreeJudge.of(hold_out(many, seed=0).held_out, seed=0).pairs
-    assert len(questions) <= plan.dev_steps * plan.batch_size / 10
-    assert isinstance(judge(CrossEncoder.load(bert)), float)

@@ -23,9 +23,9 @@ def check(job: "Job", json: bool) -> None:
     """
     from trans_encoder.cli.jobs import stand_ins
     from trans_encoder.distill.from_text import is_begun as is_begun_from_text
+    from trans_encoder.distill.judges import DevJudge
     from trans_encoder.distill.planning import plan_run
     from trans_encoder.distill.run import is_begun
-    from trans_encoder.distill.selection import DevJudge
 
     with show_progress():
         pairs = job.pairs

@@ -30,8 +30,8 @@ def train(job: "Job", json: bool) -> None:
     Example: `trans-encoder train --text corpus.txt --model bert-base-uncased --out runs/mine`
     """
     from trans_encoder.distill.from_text import Prepared, prepare
+    from trans_encoder.distill.judges import DevJudge
     from trans_encoder.distill.run import run
-    from trans_encoder.distill.selection import DevJudge
     from trans_encoder.report import write_report
     from trans_encoder.report.measuring import evaluate_run
     from trans_encoder.runs.workers import make_engine

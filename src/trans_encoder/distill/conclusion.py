@@ -10,11 +10,13 @@ from typing import Any
 from trans_encoder.config import RunConfig
 from trans_encoder.distill.cards import Facts, write_card
 from trans_encoder.distill.cycle import START, Workshop
+from trans_encoder.distill.judges import LEARNT, Comparison, Judge, Verdict
 from trans_encoder.distill.result import RESULT, Chosen, MemberResult
-from trans_encoder.distill.selection import LEARNT, Candidate, Judge, choose, idle_cycles
+from trans_encoder.distill.selection import Candidate, choose, idle_cycles
 from trans_encoder.distill.team import Member, ModelRef, Team
 from trans_encoder.distill.work import TRAINING, Keep
 from trans_encoder.encoders import Kind
+from trans_encoder.encoders.known import KNOWN
 from trans_encoder.files import read_json, write_json
 from trans_encoder.ranks import is_first_rank
 from trans_encoder.runs.stages import Stage
@@ -23,7 +25,7 @@ from trans_encoder.runs.stages import Stage
 def idle(team: Team, workshop: Workshop, *, cycle: int) -> int:
     """Count the cycles up to this one since any member's encoder was better than all before it, its start included.
 
-    Bi-encoders of which nobody can tell have no say; if nobody can tell of any encoder, no cycle counts as idle.
+    Bi-encoders whose harm the judge cannot see do not count; if there are no others, no cycle counts as idle.
     """
     root = workshop.folder.path
     return min(
@@ -52,7 +54,7 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
             best = choose(among[kind])
             place = f"best/{kind}" if len(team) == 1 else f"best/{member.name}/{kind}"
             stages.append(_keep(best, start, place=place, workshop=workshop, facts=facts))
-            helped = _helped(best, start, kind=kind) if seen else None
+            helped = _compare(member, best, start, kind=kind, judge=workshop.judge).helped
             chosen[kind] = Chosen(place, best.cycle, best.step, best.score, helped, best.agreement)
             kept[kind].append(best.model.at(root / place, pooling=None))
         results[member.name] = MemberResult(member.start.source, start.score, chosen["bi"], chosen.get("cross"))
@@ -63,12 +65,14 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
         kept={kind: tuple(models) for kind, models in kept.items()},
         cycles=cycles,
         judge=workshop.judge,
-        unseen=tuple(member.name for member in team if not sees_harm(member, workshop.judge)),
+        strong=tuple(member.name for member in team if _may_be_strong(member)),
+        kept_starts=tuple(member.name for member in team if not sees_harm(member, workshop.judge)),
         notes=(
             *notes,
             *_remined(workshop, team, cycles=cycles),
             *_clamped(root, team, cycles=cycles, kinds=kinds),
             *_unlearnt(root, team, cycles=cycles, kinds=kinds),
+            *_floor(root, workshop.judge),
         ),
     )
     inputs = {"best": {stage.name: workshop.folder.digest(stage.name) for stage in stages}, "notes": work.notes}
@@ -80,15 +84,12 @@ def _kinds(config: RunConfig) -> tuple[Kind, ...]:
 
 
 def sees_harm(member: Member, judge: Judge | None) -> bool:
-    """Tell whether a judge would notice that a member's start is better than what was made of it.
-
-    Labels show it. Without them, what is learnt from a cross-encoder looks better than a start that knows labels.
-    """
+    """Tell whether a judge may replace a member's start: with labels always, without them if the start knew none."""
     return judge is None or judge.has_labels or not member.supervised
 
 
 def harm_notes(team: Team, judge: Judge | None) -> list[str]:
-    """Say whose starts are kept because nobody could tell whether they were harmed."""
+    """Name the starts that are kept because harm to them could not be seen."""
     return [
         f"{member.name} may have been trained on labels, and harm to such a start cannot be seen without labels: its "
         f"bi-encoder is kept in best/ as it is. Give a dev set to let that decide, or set supervised=false if there "
@@ -96,6 +97,18 @@ def harm_notes(team: Team, judge: Judge | None) -> list[str]:
         for member in team
         if not sees_harm(member, judge)
     ]
+
+
+def _may_be_strong(member: Member) -> bool:
+    """Whether a start may be stronger than shared wording: trained on labels, or one of the released checkpoints."""
+    return member.supervised or member.start.source in KNOWN
+
+
+def _compare(member: Member, best: Candidate, start: Candidate, *, kind: Kind, judge: Judge | None) -> Verdict:
+    """Compare a member's kept model with its start."""
+    if judge is None:
+        return Verdict.NOT_KNOWN
+    return judge.compare(Comparison(kind, start.score, best.score, best.agreement, _may_be_strong(member)))
 
 
 def _candidates(member: Member, kind: Kind, *, root: Path, cycles: int) -> list[Candidate]:
@@ -125,13 +138,15 @@ class Conclude:
     kept: Mapping[Kind, tuple[ModelRef, ...]]
     cycles: int
     judge: Judge | None
-    unseen: tuple[str, ...]
-    """Members whose starts may be better than what was made of them, unseen by the judge."""
+    strong: tuple[str, ...]
+    """Members whose starts may be stronger than shared wording."""
+    kept_starts: tuple[str, ...]
+    """Members whose starts are kept because harm to them could not be seen."""
     notes: tuple[str, ...]
 
     def __call__(self, path: Path) -> None:
         """Write result.json."""
-        helped, ensemble = {kind: self._helped(kind) for kind in self.kept}, self._ensemble()
+        helped, ensemble = {kind: self._verdict(kind).helped for kind in self.kept}, self._ensemble()
         if not is_first_rank():
             return
         write_json(
@@ -167,29 +182,27 @@ class Conclude:
         known = [agreement for agreement in chosen if agreement is not None]
         return fmean(known) if kind == "cross" and known else None
 
-    def _helped(self, kind: Kind) -> bool | None:
-        if self.unseen:
-            return None
-        means, agreement = self._means(kind), self._agreement(kind)
-        if agreement is not None:
-            return agreement >= LEARNT
-        return None if means is None else means[1] > means[0]
+    def _verdict(self, kind: Kind) -> Verdict:
+        """Compare the members' means; not known as soon as it is not known of one member."""
+        means = self._means(kind)
+        if self.judge is None or means is None:
+            return Verdict.NOT_KNOWN
+        chosen = [each for result in self.results.values() if (each := result.chosen(kind))]
+        if any(each.helped is None for each in chosen):
+            return Verdict.NOT_KNOWN
+        return self.judge.compare(Comparison(kind, *means, self._agreement(kind), bool(self.strong)))
 
     def _summary(self, kind: Kind) -> str:
         means = self._means(kind)
         name = f"{kind}-encoder" + ("s" if len(self.results) > 1 else "")
         if means is None or self.judge is None:
-            return f"The {kind}-encoder of the last cycle was kept: without a judge nobody knows whether it is better."
-        if self.unseen:
-            if kind == "cross":
-                return f"Nor can anybody tell whether the {name} became better than the start."
-            return (
-                f"Without labels nobody can tell whether the {name} became better, because "
-                f"{' and '.join(self.unseen)} may know some: what it started from was kept."
-            )
+            return f"Kept the {name} of the last cycle: without a judge it is not known whether it is better."
         before, after = means
+        verdict = self._verdict(kind)
+        if verdict is Verdict.NOT_KNOWN:
+            return self._not_known(kind, name)
+        verb = verdict.capitalize()
         if (agreement := self._agreement(kind)) is not None:
-            verb = "Better" if agreement >= LEARNT else "Not better"
             return (
                 f"{verb} {name}: agreement with the teachers {agreement:.2f} {self.judge.basis}, "
                 f"where {LEARNT:g} tells better from worse."
@@ -197,15 +210,20 @@ class Conclude:
         if kind == "bi" and all(result.bi.cycle == 0 for result in self.results.values()):
             start = f"the start ({self.judge.name} {before:.2f} {self.judge.basis})"
             return f"It did not help the {name}: {start} was at least as good as every cycle's, and was kept."
-        verb = "Better" if after > before else "Not better"
         return f"{verb} {name}: {self.judge.name} {after:.2f} {self.judge.basis}, the start {before:.2f}."
 
-
-def _helped(best: Candidate, start: Candidate, *, kind: Kind) -> bool | None:
-    """Tell whether a model is better than the start; a cross-encoder without labels is if it has learnt."""
-    if best.agreement is not None and kind == "cross":
-        return best.has_learnt
-    return None if best.score is None or start.score is None else best.score > start.score
+    def _not_known(self, kind: Kind, name: str) -> str:
+        if kind == "cross":
+            return f"Whether the {name} is better than the start is not known either."
+        if self.kept_starts:
+            return (
+                f"Kept the original {name} of {' and '.join(self.kept_starts)}: without labels it is not known whether "
+                f"the new one is better."
+            )
+        return (
+            f"Not known whether the {name} became better: without labels that can be told only of starts that are "
+            f"weaker than shared wording. Kept what has the best label-free score; give a dev set to be sure."
+        )
 
 
 def _remined(workshop: Workshop, team: Team, *, cycles: int) -> list[str]:
@@ -242,4 +260,16 @@ def _unlearnt(root: Path, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> 
         for kind in kinds
         for candidate in _candidates(member, kind, root=root, cycles=cycles)
         if not candidate.has_learnt
+    ]
+
+
+def _floor(root: Path, judge: Judge | None) -> list[str]:
+    """Say how the starts' scores compare with the lexical floor, where that decides what can be told of them."""
+    floor = judge.floor() if judge else None
+    if judge is None or floor is None:
+        return []
+    starts = {name: entry["score"] for name, entry in read_json(root / START).items()}
+    return [
+        f"lexical floor: shared wording alone has the {judge.name} {floor:.2f}; the start of {name} has {score:.2f}"
+        for name, score in starts.items()
     ]

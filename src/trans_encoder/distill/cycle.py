@@ -10,8 +10,8 @@ import numpy as np
 
 from trans_encoder.config import RunConfig
 from trans_encoder.data.pairs import PairSet
+from trans_encoder.distill.judges import Judge
 from trans_encoder.distill.remining import MineAgain, Miner
-from trans_encoder.distill.selection import Judge
 from trans_encoder.distill.shards import parts
 from trans_encoder.distill.team import Member, ModelRef, Team
 from trans_encoder.distill.work import TRAINING, Anchor, JudgeStarts, Label, SavePairs, Student, Train, WriteHistory

@@ -24,9 +24,9 @@ from trans_encoder.data.text import Text
 from trans_encoder.distill.bootstrap import bootstrap
 from trans_encoder.distill.bootstrap.plan import ObjectiveName
 from trans_encoder.distill.bootstrap.stage import BI
+from trans_encoder.distill.judges import DevJudge
 from trans_encoder.distill.remining import Miner
 from trans_encoder.distill.run import Result, run, settings_of
-from trans_encoder.distill.selection import DevJudge
 from trans_encoder.distill.team import ModelRef, assemble, resolve_members
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.known import KNOWN

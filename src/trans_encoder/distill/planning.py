@@ -15,7 +15,7 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
 from trans_encoder.distill.conclusion import harm_notes
-from trans_encoder.distill.selection import DevJudge, Judge, LabelFreeJudge, hold_out
+from trans_encoder.distill.judges import DevJudge, Judge, LabelFreeJudge, hold_out
 from trans_encoder.distill.team import Member, assemble, resolve_members
 from trans_encoder.encoders import BiEncoder, Encoder, Kind
 from trans_encoder.encoders.training import TrainingOptions, train

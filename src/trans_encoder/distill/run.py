@@ -16,9 +16,9 @@ from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.cards import Facts
 from trans_encoder.distill.conclusion import conclude, harm_notes, idle
 from trans_encoder.distill.cycle import Workshop, run_cycle
+from trans_encoder.distill.judges import DevJudge, Judge, LabelFreeJudge, hold_out
 from trans_encoder.distill.remining import Miner
 from trans_encoder.distill.result import Result
-from trans_encoder.distill.selection import DevJudge, Judge, LabelFreeJudge, hold_out
 from trans_encoder.distill.team import Team, assemble, resolve_members
 from trans_encoder.encoders.loading import best_device
 from trans_encoder.errors import DataError

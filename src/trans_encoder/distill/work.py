@@ -14,8 +14,8 @@ from typing import Literal, cast
 
 from trans_encoder.config import TrainingPlan
 from trans_encoder.data.pairs import PairSet
+from trans_encoder.distill.judges import Judge
 from trans_encoder.distill.labels import PseudoLabels, anchored, label
-from trans_encoder.distill.selection import Judge
 from trans_encoder.distill.shards import LabelShard, Sharded, cut
 from trans_encoder.distill.team import Member, ModelRef
 from trans_encoder.encoders import BiEncoder, Encoder, Kind

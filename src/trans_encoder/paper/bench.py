@@ -10,8 +10,9 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import Task, TestSet, load_task
 from trans_encoder.data.text import Text
 from trans_encoder.distill.bootstrap import bootstrap
+from trans_encoder.distill.judges import DevJudge
 from trans_encoder.distill.run import run
-from trans_encoder.distill.selection import Candidate, DevJudge, choose
+from trans_encoder.distill.selection import Candidate, choose
 from trans_encoder.distill.team import Member, ModelRef, Team, assemble, resolve_members
 from trans_encoder.encoders import Kind
 from trans_encoder.errors import ConfigurationError, RunError

@@ -22,7 +22,7 @@ from trans_encoder.data.text import Text
 from trans_encoder.distill.bootstrap.plan import ContrastPlan, ObjectiveName, PresetName, make_plan
 from trans_encoder.distill.bootstrap.tuning import tune
 from trans_encoder.distill.cards import write_tuned_card
-from trans_encoder.distill.selection import DevJudge, Judge
+from trans_encoder.distill.judges import DevJudge, Judge
 from trans_encoder.distill.team import ModelRef, may_know_labels
 from trans_encoder.distill.work import TRAINING
 from trans_encoder.encoders.bi import BiEncoder

@@ -1,9 +1,7 @@
-"""The exam that encoders are judged by where there are no labels: questions made once, from held-out pairs alone.
+"""Probes for the study of label-free signals (selection.py): made once, from held-out pairs alone.
 
-It asks for the scores of the pairs and, where a signal needs them, of the pairs swapped or lightly edited, and of
-probes: made pairs whose order is known, because each is a sentence against a more and more damaged copy of itself, or
-one that lost a common or a rare word. Words are what white space separates; a text of few words is taken letter by
-letter.
+Encoders score the pairs as they are, swapped and lightly edited, and made pairs whose order is known: a sentence
+against a more and more damaged copy of itself, or against one that lost a common or a rare word.
 """
 
 from collections import Counter
@@ -15,6 +13,7 @@ import numpy as np
 
 from trans_encoder.data.pairs import PairSet, Scores
 from trans_encoder.data.words import FEWEST_WORDS, joined, words_of
+from trans_encoder.distill.probes import light_edit, word_overlap
 from trans_encoder.errors import DataError
 
 LEVELS = ("itself", "light edit", "heavy edit", "another sentence")
@@ -24,8 +23,8 @@ _MOST_PROBES = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
-    """An encoder's scores of an exam, beside what others say of the held-out pairs; None is what nobody asked."""
+class ProbeScores:
+    """An encoder's scores of the probes, and other scorers' of the held-out pairs; None where there are none."""
 
     plain: Scores
     """Of the held-out pairs."""
@@ -53,39 +52,39 @@ _ROWS = {"probes": len(LEVELS), "losses": 2}
 
 
 @dataclass(frozen=True, eq=False)
-class Exam:
-    """What every encoder of a run is asked, and what is known of it without any encoder."""
+class ProbeSet:
+    """What every encoder scores."""
 
     pairs: PairSet
-    """All questions, part after part."""
+    """All parts, one after the other."""
     parts: Mapping[str, int]
-    """How many questions each part has, by its field of Answers."""
+    """How many pairs each part has, by its field of ProbeScores."""
     overlap: Scores
 
-    def answers(self, scores: Scores) -> Answers:
-        """Tell the scores of all questions apart."""
+    def split(self, scores: Scores) -> ProbeScores:
+        """Return the scores of each part."""
         pieces = np.split(scores, np.cumsum(list(self.parts.values()))[:-1])
         parts = dict(zip(self.parts, pieces, strict=True))
         tables = {name: parts[name].reshape(rows, -1) for name, rows in _ROWS.items() if name in parts}
-        return Answers(**{**parts, **tables}, overlap=self.overlap)
+        return ProbeScores(**{**parts, **tables}, overlap=self.overlap)
 
 
-class Questions(NamedTuple):
-    """One part of an exam: the two sides of its pairs."""
+class Part(NamedTuple):
+    """One part: the two sides of its pairs."""
 
     left: Sequence[str]
     right: Sequence[str]
 
 
-def make_exam(held_out: PairSet, *, seed: int, parts: Collection[str]) -> Exam:
-    """Make an exam with these parts (fields of Answers) of held-out pairs; the same seed gives the same questions."""
+def make_probe_set(held_out: PairSet, *, seed: int, parts: Collection[str]) -> ProbeSet:
+    """Make these parts (fields of ProbeScores) of held-out pairs; the same seed gives the same probes."""
     random = np.random.default_rng(seed)
     first, second = held_out.sentence1.to_pylist(), held_out.sentence2.to_pylist()
     sentences = held_out.distinct().sentences.to_pylist()
     asked = {
-        "plain": Questions(first, second),
-        "swapped": Questions(second, first),
-        "edited": Questions([light_edit(text, random=random) for text in first], second),
+        "plain": Part(first, second),
+        "swapped": Part(second, first),
+        "edited": Part([light_edit(text, random=random) for text in first], second),
         **_made_pairs(sentences, random=random),
     }
     if len(held_out) < 2 or not all(asked[name].left for name in parts):
@@ -93,19 +92,19 @@ def make_exam(held_out: PairSet, *, seed: int, parts: Collection[str]) -> Exam:
             f"{len(held_out)} held-out pairs, with {len(sentences)} sentences, are too few or too short to judge "
             "encoders by; give more pairs, a dev set, or selection=last"
         )
-    chosen = {name: questions for name, questions in asked.items() if name in {"plain", *parts}}
-    left = [text for questions in chosen.values() for text in questions.left]
-    right = [text for questions in chosen.values() for text in questions.right]
-    sizes = {name: len(questions.left) for name, questions in chosen.items()}
-    return Exam(PairSet.from_lists(left, right), sizes, word_overlap(first, second))
+    chosen = {name: each for name, each in asked.items() if name in {"plain", *parts}}
+    left = [text for each in chosen.values() for text in each.left]
+    right = [text for each in chosen.values() for text in each.right]
+    sizes = {name: len(each.left) for name, each in chosen.items()}
+    return ProbeSet(PairSet.from_lists(left, right), sizes, word_overlap(first, second))
 
 
-def _made_pairs(sentences: Sequence[str], *, random: np.random.Generator) -> dict[str, Questions]:
+def _made_pairs(sentences: Sequence[str], *, random: np.random.Generator) -> dict[str, Part]:
     """Set sentences against their edits and each other; empty if fewer than two are long enough."""
     long_enough = [text for text in sentences if len(words_of(text)) >= FEWEST_WORDS]
     texts = [long_enough[place] for place in random.permutation(len(long_enough))[:_MOST_PROBES]]
     if len(texts) < 2:
-        return {"probes": Questions([], []), "losses": Questions([], [])}
+        return {"probes": Part([], []), "losses": Part([], [])}
     others = [*texts[1:], texts[0]]
     light = [light_edit(text, random=random) for text in texts]
     heavy = [heavy_edit(text, other=other, random=random) for text, other in zip(texts, others, strict=True)]
@@ -113,22 +112,9 @@ def _made_pairs(sentences: Sequence[str], *, random: np.random.Generator) -> dic
     uncommon = [lose_word(text, by=lambda word: -counts[word]) for text in texts]
     unrare = [lose_word(text, by=lambda word: counts[word]) for text in texts]
     return {
-        "probes": Questions(texts * len(LEVELS), [*texts, *light, *heavy, *others]),
-        "losses": Questions(texts * 2, [*uncommon, *unrare]),
+        "probes": Part(texts * len(LEVELS), [*texts, *light, *heavy, *others]),
+        "losses": Part(texts * 2, [*uncommon, *unrare]),
     }
-
-
-def light_edit(text: str, *, random: np.random.Generator) -> str:
-    """Drop one word or swap two neighbours; a text of one word stays."""
-    words = words_of(text)
-    if len(words) < 2:
-        return text
-    place = int(random.integers(len(words) - 1))
-    if random.random() < 0.5:
-        del words[place]
-    else:
-        words[place], words[place + 1] = words[place + 1], words[place]
-    return joined(words, like=text)
 
 
 def heavy_edit(text: str, *, other: str, random: np.random.Generator) -> str:
@@ -148,13 +134,3 @@ def lose_word(text: str, *, by: Callable[[str], int]) -> str:
     words = words_of(text)
     del words[min(range(len(words)), key=lambda place: by(words[place]))]
     return joined(words, like=text)
-
-
-def word_overlap(first: Sequence[str], second: Sequence[str]) -> Scores:
-    """Return the cosine of each two texts' TF-IDF weights of letter groups within words: no language is assumed."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    vectoriser = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True)
-    vectoriser.fit(dict.fromkeys([*first, *second]))
-    product = vectoriser.transform(first).multiply(vectoriser.transform(second))
-    return np.asarray(product.sum(axis=1), dtype=np.float32).reshape(-1)
