@@ -191,3 +191,10 @@ def test_a_member_is_called_after_its_run_rather_than_the_folder_of_models():
 def test_a_member_is_never_called_as_the_folder_of_mined_pairs():
     with pytest.raises(ConfigurationError, match="may not be called pairs"):
         make_config([MemberConfig(bi="m", name="pairs")])
+
+
+def test_negative_labels_are_raw_in_the_papers_presets_and_clamped_elsewhere():
+    for preset in PRESETS:
+        config = make_config(["a"], preset=preset)
+        expected = "raw" if preset.startswith("paper") else "clamp"
+        assert (config.cross.negatives, config.bi.negatives) == (expected, expected)

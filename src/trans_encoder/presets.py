@@ -13,6 +13,7 @@ def _paper(*, cycles: int, cross_epochs: int, bi_epochs: int, bi_batch_size: int
         "patience": 0,
         "cross": {
             "loss": "bce",
+            "negatives": "raw",
             "batch_size": 32,
             "epochs": cross_epochs,
             "learning_rate": 2e-5,
@@ -21,6 +22,7 @@ def _paper(*, cycles: int, cross_epochs: int, bi_epochs: int, bi_batch_size: int
         },
         "bi": {
             "loss": "mse",
+            "negatives": "raw",
             "batch_size": bi_batch_size,
             "epochs": bi_epochs,
             "learning_rate": 5e-5,

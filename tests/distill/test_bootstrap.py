@@ -257,12 +257,22 @@ def test_a_dev_set_chooses_the_best_checkpoint(bert, text, dev, tmp_path):
 
 def test_a_worse_result_is_never_kept_silently(bert, text, dev, tmp_path, monkeypatch, caplog):
     marks = iter([90.0, 10.0, 20.0, 30.0, 40.0])
-    monkeypatch.setattr("trans_encoder.distill.selection.DevJudge.__call__", lambda self, encoder: next(marks))
+    monkeypatch.setattr("trans_encoder.distill.judges.DevJudge.__call__", lambda self, encoder: next(marks))
     with caplog.at_level(logging.WARNING):
         tuned = bootstrap(text, bert, out=tmp_path, dev=dev, **FAST)
     assert "kept as it was" in caplog.text
     start = BiEncoder.load(bert, device="cpu")
     np.testing.assert_array_equal(tuned.encode(["the old boat"]), start.encode(["the old boat"]))
+
+
+def test_a_study_of_tuning_sees_the_tuned_model_where_tuning_hurts(bert, text, dev, tmp_path, monkeypatch, caplog):
+    marks = iter([90.0, 10.0, 20.0, 30.0, 40.0])
+    monkeypatch.setattr("trans_encoder.distill.judges.DevJudge.__call__", lambda self, encoder: next(marks))
+    with caplog.at_level(logging.WARNING):
+        tuned = bootstrap(text, bert, out=tmp_path, dev=dev, keep_start=False, **FAST)
+    assert "the tuned one is kept all the same" in caplog.text
+    start = BiEncoder.load(bert, device="cpu")
+    assert np.abs(tuned.encode(["the old boat"]) - start.encode(["the old boat"])).max() > 1e-4
 
 
 def test_refuses_unknown_settings(bert, text, tmp_path):

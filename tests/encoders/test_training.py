@@ -176,10 +176,19 @@ def test_pairs_without_labels_are_refused(bert, pairs, tmp_path):
         train(BiEncoder.load(bert), pairs, plan=PLAN, options=TrainingOptions(folder=Path(tmp_path)))
 
 
-def test_bce_takes_negative_cosines_as_zero():
-    outputs = torch.tensor([0.3, -0.2])
-    assert torch.equal(
-        LOSSES["bce"](outputs, torch.tensor([-0.4, 1.2])), LOSSES["bce"](outputs, torch.tensor([0.0, 1]))
+@pytest.mark.parametrize(("negatives", "target"), [("raw", -0.4), ("clamp", 0.0)])
+def test_negative_cosines_are_clamped_or_taken_raw_as_the_plan_says(bert, pairs, negatives, target):
+    """By hand: BCE of a logit z and a target y is softplus(z) - y z, for any y."""
+    student = CrossEncoder.load(bert, seed=1)
+    student.model.eval()
+    plan = PLAN.model_copy(update={"loss": "bce", "negatives": negatives})
+    few = pairs.take([0, 1, 2])
+    objective = Imitation(student, few.with_scores([-0.4, -0.4, -0.4]), plan=plan, both_orders=False)
+    with torch.no_grad():
+        losses = objective.module(**objective.collate(np.arange(3)))
+    logits = torch.logit(torch.from_numpy(student.score(few)).double())
+    torch.testing.assert_close(
+        losses.double(), torch.nn.functional.softplus(logits) - target * logits, atol=1e-5, rtol=1e-4
     )
 
 

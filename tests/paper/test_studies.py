@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 from statistics import fmean
 
 import pytest
@@ -9,16 +10,18 @@ from typer.testing import CliRunner
 
 from conftest import graded
 from trans_encoder.cli import app
+from trans_encoder.config import make_config
 from trans_encoder.data.tasks import Task, TestSet, load_task
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.known import KNOWN
 from trans_encoder.errors import ConfigurationError, DataError, RunError
 from trans_encoder.evaluation.evaluate import evaluate
+from trans_encoder.paper.bench import Bench
 from trans_encoder.paper.catalogue import STUDIES
 from trans_encoder.paper.experiment import experiment
 from trans_encoder.paper.printed import figure, find_reference, hub_names, paper_models, paper_tables
 from trans_encoder.paper.scale import Scale
-from trans_encoder.paper.study import AVERAGE, Study, heading
+from trans_encoder.paper.study import AVERAGE, Question, Study, heading
 from trans_encoder.paper.table import Cell, Line, Table
 from trans_encoder.presets import PRESETS
 
@@ -78,6 +81,16 @@ def test_the_list_names_every_table_and_figure_with_results():
     assert covered == tables | {"Figure 3a", "Figure 3b", "Figure 4", "Figure 5", "Figure 6"}
     shown = invoke("--list").stdout
     assert all(re.search(rf"\b{name}\b", shown) for name in STUDIES)
+
+
+def test_contrastive_tuning_that_hurts_dev_is_not_shown_as_the_start(bert, data, tmp_path, monkeypatch):
+    marks = iter(range(90, 0, -1))
+    monkeypatch.setattr("trans_encoder.distill.judges.DevJudge.__call__", lambda self, encoder: float(next(marks)))
+    bench = Bench(tmp_path, data, Scale.parse("smoke"), "small", {"device": "cpu"})
+    question, member = Question(way="contrastive", task="mrpc"), make_config([str(bert)]).members[0]
+    tuned, start = (make(question, member) for make in (partial(bench.contrast, seed=1), bench.start))
+    pairs = graded(10, seed=3).without_scores()
+    assert abs(tuned.score(pairs) - start.score(pairs)).max() > 1e-4
 
 
 NOT_PRINTED = {"cycles", "pairs", "losses"}

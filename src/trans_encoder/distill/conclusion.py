@@ -70,7 +70,7 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
         notes=(
             *notes,
             *_remined(workshop, team, cycles=cycles),
-            *_clamped(root, team, cycles=cycles, kinds=kinds),
+            *_outside(root, team, cycles=cycles, kinds=kinds),
             *_unlearnt(root, team, cycles=cycles, kinds=kinds),
             *_floor(root, workshop.judge),
         ),
@@ -237,16 +237,17 @@ def _remined(workshop: Workshop, team: Team, *, cycles: int) -> list[str]:
     return [f"cycle {cycle}: {training['labels']:,} pairs were mined again" for cycle, training in trainings.items()]
 
 
-def _clamped(root: Path, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:
-    """Say how many labels the BCE loss could not take as they were; all members learn from the same labels."""
+def _outside(root: Path, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:
+    """Say how many labels BCE took outside [0, 1], raw or clamped; all members learn from the same labels."""
     notes = []
     for cycle in range(1, cycles + 1):
         for kind in kinds:
             training: dict[str, Any] = read_json(root / f"cycle-{cycle}" / team[0].name / kind / TRAINING)
-            if training["clamped"]:
+            if training["outside"]:
+                taken = "clamped them" if training["negatives"] == "clamp" else "took them raw"
                 notes.append(
-                    f"cycle {cycle}: {training['clamped']:,} of {training['labels']:,} labels for the {kind}-encoders "
-                    f"were outside [0, 1]; the BCE loss clamped them"
+                    f"cycle {cycle}: {training['outside']:,} of {training['labels']:,} labels for the {kind}-encoders "
+                    f"were outside [0, 1]; the BCE loss {taken}"
                 )
     return notes
 

@@ -1,8 +1,9 @@
 """Pseudo-labels: the scores that teachers give to unlabelled pairs, saved with their provenance (sections 2.2 to 2.4).
 
 Labels are kept as the teachers gave them: raw cosines of bi-encoders, which may be negative, and probabilities of
-cross-encoders. Weighting, filtering and anchoring are all `PseudoLabels -> PseudoLabels`. Only the BCE loss cannot take
-a negative target; it clamps targets to [0, 1], which leaves its optimum where it was, and the run reports how many.
+cross-encoders. Weighting, filtering and anchoring are all `PseudoLabels -> PseudoLabels`. For BCE
+a negative target has no finite optimum: `negatives` says whether it is clamped to 0 or taken raw, as in the paper's
+presets, and the run reports how many there were.
 """
 
 import hashlib
@@ -54,7 +55,7 @@ class PseudoLabels:
 
     @property
     def outside_unit(self) -> int:
-        """How many labels are no probability; the BCE loss clamps them to [0, 1]."""
+        """How many labels are outside [0, 1], such as negative cosines."""
         return int(np.count_nonzero((self.scores < 0) | (self.scores > 1)))
 
     def save(self, path: Path) -> None:

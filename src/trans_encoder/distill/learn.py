@@ -19,7 +19,7 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.screening import ROUNDING
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.cards import write_learnt_card
-from trans_encoder.distill.selection import DevJudge, Judge
+from trans_encoder.distill.judges import DevJudge, Judge
 from trans_encoder.distill.work import TRAINING
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Encoder, Kind, load_encoder
 from trans_encoder.encoders.loading import check_precision, fingerprint

@@ -2,7 +2,7 @@
 
 | loss | bi-encoder's output | cross-encoder's output | labels |
 | --- | --- | --- | --- |
-| bce (Eq. 2) | cosine, taken as a logit | logit | clamped to [0, 1] |
+| bce (Eq. 2) | cosine, taken as a logit | logit | in [0, 1], or as they are where the plan's `negatives` is raw |
 | mse (Eq. 3), log-cosh | cosine | probability: the logit's sigmoid | as they are |
 
 Labels are scores, so a loss that measures a distance must be given the student's score: fitted to the logit, a label of
@@ -19,8 +19,8 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def bce(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Soft binary cross-entropy of logits (Eq. 2); labels are clamped to [0, 1], since a cosine may be negative."""
-    return functional.binary_cross_entropy_with_logits(outputs, labels.clamp(0, 1), reduction="none")
+    """Soft binary cross-entropy of logits (Eq. 2); a label outside [0, 1] pushes the logit outwards without end."""
+    return functional.binary_cross_entropy_with_logits(outputs, labels, reduction="none")
 
 
 def mse(outputs: Tensor, labels: Tensor) -> Tensor:

@@ -103,6 +103,8 @@ class Imitation:
         self._student = student
         pairs = student.tokeniser(labelled, max_tokens=plan.max_tokens)
         labels = np.asarray(labelled.scores, dtype=np.float32)
+        if plan.loss == "bce" and plan.negatives == "clamp":
+            labels = labels.clip(0, 1)
         self._pairs = pairs.both_orders() if both_orders else pairs
         self._labels = torch.from_numpy(np.tile(labels, 2) if both_orders else labels)
         self.lengths = student.lengths(self._pairs, max_tokens=self._max_tokens)

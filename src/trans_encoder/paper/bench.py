@@ -97,16 +97,20 @@ class Bench:
         return made
 
     def contrast(self, question: Question, member: MemberConfig, *, seed: int) -> ModelRef:
-        """Tune a member's first bi-encoder contrastively, with the task's pairs as positives (Eq. 1)."""
+        """Tune a member's first bi-encoder contrastively, with the task's pairs as positives (Eq. 1).
+
+        The tuned model is returned even where tuning made it worse on dev: the study is about what tuning does.
+        """
         start, pairs, dev = self.start(question, member), self._pairs(question, seed=seed), self._dev(question)
         preset: Literal["small", "paper"] = "small" if self.preset == "small" else "paper"
-        key = digest([start.source, start.fingerprint(), start.pooling, preset, seed, pairs.hash, dev.pairs.hash])
+        made_from = [start.source, start.fingerprint(), start.pooling, preset, seed, pairs.hash, dev.pairs.hash]
+        key = digest([*made_from, "tuned"])
         folder = self._folder(question.task, "contrastive", start.name, key)
         # The two sentences of a pair are neighbours in a document of their own.
         sentences = [sentence for first, second, _ in pairs.rows() for sentence in (first, second)]
         text = Text.from_sentences(sentences, documents=[place // 2 for place in range(len(sentences))])
         options: dict[str, Any] = {"objective": "neighbours", "preset": preset, "seed": seed, "dev": dev}
-        bootstrap(text, start.source, out=folder, pooling=start.pooling, **options)
+        bootstrap(text, start.source, out=folder, pooling=start.pooling, keep_start=False, **options)
         return start.at(folder / "bi", pooling=None)
 
     def _distil(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> Run:

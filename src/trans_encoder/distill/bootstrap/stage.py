@@ -56,11 +56,13 @@ def bootstrap(
     precision: Precision = "auto",
     trackers: tuple[str, ...] = (),
     fast: bool | None = None,
+    keep_start: bool = True,
     **overrides: Any,
 ) -> BiEncoder:
     """Make a first bi-encoder of a PLM from raw text alone and leave it in `out`/bi.
 
-    A dev set only chooses the best checkpoint. Overrides are fields of ContrastPlan. The same call continues a stopped
+    A dev set only chooses the best checkpoint: of the tuned ones, or with `keep_start` the model as it was if that is
+    better than all of them. Overrides are fields of ContrastPlan. The same call continues a stopped
     stage and returns what a finished one made. Trackers write to `out`/logs.
     """
     if world_size() > 1:
@@ -73,7 +75,8 @@ def bootstrap(
     plan = make_plan(preset, objective=objective, overrides=overrides)
     test = TestSet("dev", dev) if isinstance(dev, PairSet) else dev
     judge = None if test is None else DevJudge(test)
-    work = Bootstrap(str(model), text, plan, seed, judge, pooling, trust_remote_code, device, precision, trackers, fast)
+    loading = (pooling, trust_remote_code, device, precision)
+    work = Bootstrap(str(model), text, plan, seed, judge, *loading, trackers, fast, keep_start)
     config, origin, folder = work.config(), work.origin(), run_folder(out)
     with (
         progress("stage 0", total=1) as advance,
@@ -98,11 +101,14 @@ class Bootstrap:
     precision: Precision = "auto"
     trackers: tuple[str, ...] = ()
     fast: bool | None = None
+    keep_start: bool = True
+    """Save the model as it was where tuning made it worse on dev; a study of tuning must see the tuned one."""
 
     def config(self) -> dict[str, Any]:
         """Return the settings as plain values."""
         fields = ("model", "seed", "pooling", "trust_remote_code")
-        return {"plan": self.plan.model_dump(mode="json"), **{name: getattr(self, name) for name in fields}}
+        settings = {"plan": self.plan.model_dump(mode="json"), **{name: getattr(self, name) for name in fields}}
+        return settings if self.keep_start else {**settings, "keep_start": False}
 
     def origin(self) -> Mapping[str, Any]:
         """Return the hashes of what the result is made from."""
@@ -128,11 +134,12 @@ class Bootstrap:
         with tracked(self.trackers, path.parent / LOGS / "stage-0"):
             training = tune(encoder, self.text, plan=self.plan, options=options)
         if start_score is not None and training.best_score is not None and start_score >= training.best_score:
+            kept = "it is kept as it was" if self.keep_start else "the tuned one is kept all the same"
             logger.warning(
-                "%s scored %.2f before tuning and at best %.2f after; it is kept as it was",
-                *(self.model, start_score, training.best_score),
+                "%s scored %.2f before tuning and at best %.2f after; %s",
+                *(self.model, start_score, training.best_score, kept),
             )
-            encoder = self._load()
+            encoder = self._load() if self.keep_start else encoder
         if not is_first_rank():
             return
         with atomic_folder(path) as temporary:
