@@ -200,6 +200,8 @@ class Inputs(_Frozen):
     """Helps to split the text into sentences."""
     mix: str | None = None
     """Shares of near, middle, far and random pairs and of parts among the mined ones, such as "1,0,0,1,6"."""
+    objective: Literal["simcse", "mirror"] | None = None
+    """How a bare PLM is tuned on the text first: views by dropout (simcse, the default) or masked views (mirror)."""
     remine: bool = False
     """Mine new pairs from the text for every later cycle, with the bi-encoders of the cycle before."""
     task: str | None = None

@@ -84,13 +84,23 @@ def test_other_text_in_the_same_folder_is_refused(bert, corpus, tmp_path):
 def test_the_command_trains_from_text(bert, corpus, tmp_path):
     settings = [f"--set={key}={json.dumps(value)}" for key, value in flat(TINY_RUN).items()]
     given = ["train", "--text", str(corpus), "--model", str(bert), "--max-pairs", "40", "--out", str(tmp_path / "run")]
-    done = CliRunner().invoke(app, [*given, *settings, "--mix", "1,0,0,1,2", "--json"])
+    done = CliRunner().invoke(app, [*given, *settings, "--mix", "1,0,0,1,2", "--objective", "mirror", "--json"])
     assert done.exit_code == 0, done.output
+    tuned = json.loads((tmp_path / "run" / "from-text" / "bert-32" / "config.json").read_text())
+    assert tuned["plan"]["objective"] == "mirror"
     assert json.loads(done.stdout)["summary"]
     mined = json.loads((tmp_path / "run" / "from-text" / "pairs" / "mined" / "mining.json").read_text())
     assert {band: sum(by.values()) for band, by in mined["counts"].items()} == {"near": 10, "random": 10, "parts": 20}
     assert (tmp_path / "run" / "best" / "bi" / "model.safetensors").exists()
     assert (tmp_path / "run" / "best" / "cross" / "model.safetensors").exists()
+
+
+def test_an_objective_without_text_is_refused(bert, tmp_path):
+    (tmp_path / "pairs.tsv").write_text("a\tb\none two\tthree four\n")
+    given = ["check", "--pairs", str(tmp_path / "pairs.tsv"), "--model", str(bert), "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, [*given, "--objective", "mirror"])
+    assert done.exit_code == 2
+    assert "--objective is for raw text" in done.stderr
 
 
 def test_the_command_takes_documents_and_named_columns(bert, tmp_path):

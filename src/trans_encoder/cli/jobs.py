@@ -15,6 +15,7 @@ from trans_encoder.config import EngineConfig, Inputs, RunConfig, load_config, p
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TASKS, Task, TestSet, load_task
 from trans_encoder.data.text import Text
+from trans_encoder.distill.bootstrap import ObjectiveName
 from trans_encoder.distill.from_text import MINED_PAIRS
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.mining import Mix
@@ -36,6 +37,8 @@ class Job:
     """Raw text to mine the pairs from."""
     mix: Mix | None
     """How like each other the mined texts are; None for the default."""
+    objective: ObjectiveName
+    """How a bare PLM is tuned on the text first."""
     remine: bool
     """Whether later cycles mine new pairs from it."""
     dev: TestSet | None
@@ -59,9 +62,9 @@ def prepare(
     if [inputs.pairs, inputs.task, inputs.text].count(None) != 2:
         raise ConfigurationError("give what to learn from, one of --pairs FILE, --task NAME or --text PATH")
     if inputs.text is None:
-        for option, value in (("--remine", inputs.remine), ("--mix", inputs.mix)):
+        for option, value in (("--remine", inputs.remine), ("--mix", inputs.mix), ("--objective", inputs.objective)):
             if value:
-                raise ConfigurationError(f"{option} is for pairs mined from text; give --text PATH, or leave it out")
+                raise ConfigurationError(f"{option} is for raw text; give --text PATH, or leave it out")
     reading, data_dir = Reading(inputs.columns, inputs.skip_bad), inputs.data_dir
     pairs, text, task = None, None, None
     if inputs.task is not None:
@@ -93,6 +96,7 @@ def prepare(
         source=source,
         text=text,
         mix=None if inputs.mix is None else Mix.parse(inputs.mix),
+        objective=inputs.objective or "simcse",
         remine=inputs.remine,
         dev=_dev_set(inputs, task, reading),
         tests=_test_sets(inputs.test, data_dir=data_dir, reading=reading),

@@ -26,6 +26,10 @@ Remine = Annotated[
     bool,
     typer.Option("--remine", help="With --text: mine the pairs of each later cycle anew, with the bi-encoders it has."),
 ]
+Objective = Annotated[
+    Literal["simcse", "mirror"] | None,
+    typer.Option("--objective", help="With --text: how a bare PLM is tuned first, by dropout views or masked views."),
+]
 TaskName = Annotated[str | None, typer.Option("--task", metavar="NAME", help="Learn from a task's pool of pairs.")]
 Members = Annotated[
     list[str] | None,
@@ -87,6 +91,7 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
         column: ColumnOption = None,
         language: Language = None,
         mix: MixOption = None,
+        objective: Objective = None,
         remine: Remine = False,
         model: Members = None,
         prompt: PromptOption = None,
@@ -119,6 +124,7 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
             "inputs.column": column,
             "inputs.language": language,
             "inputs.mix": mix,
+            "inputs.objective": objective,
             "inputs.remine": remine,
             "inputs.dev": dev,
             "inputs.test": test,

@@ -38,7 +38,15 @@ def train(job: "Job", json: bool) -> None:
 
     with joined_ranks(), show_progress(), make_engine(job.engine, device=job.config.device) as engine:
         if job.text is not None:
-            ready = prepare(job.config, job.text, out=job.out, pairs=job.count, mix=job.mix, remine=job.remine)
+            ready = prepare(
+                job.config,
+                job.text,
+                out=job.out,
+                pairs=job.count,
+                mix=job.mix,
+                remine=job.remine,
+                objective=job.objective,
+            )
         else:
             assert job.pairs is not None
             ready = Prepared(job.config, job.pairs)
