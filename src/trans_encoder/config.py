@@ -121,8 +121,9 @@ class RunConfig(_Frozen):
     """Decides new weights, the order of the pairs and dropout."""
     cycles: int = Field(gt=0)
     """How often the bi-encoders and the cross-encoders teach each other."""
-    strategy: Literal["refresh", "sequential"] = "refresh"
-    """Students start from the original weights (refresh) or from their teacher's (sequential)."""
+    strategy: Literal["refresh", "sequential", "sequential-ensemble"] = "refresh"
+    """Students start from the original weights (refresh) or from their teacher's (sequential); sequential-ensemble:
+    members learn one after the other in every cycle, each from the one before it, instead of from the team's mean."""
     formulation: Literal["alternate", "bi"] = "alternate"
     """alternate: bi- and cross-encoders in turn; bi: standard self-distillation, bi-encoders all along."""
     both_orders: bool = True

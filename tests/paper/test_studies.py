@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import defaultdict
 from functools import partial
 from statistics import fmean
 
@@ -86,15 +87,17 @@ def test_the_list_names_every_table_and_figure_with_results():
 def test_contrastive_tuning_that_hurts_dev_is_not_shown_as_the_start(bert, data, tmp_path, monkeypatch):
     marks = iter(range(90, 0, -1))
     monkeypatch.setattr("trans_encoder.distill.judges.DevJudge.__call__", lambda self, encoder: float(next(marks)))
-    bench = Bench(tmp_path, data, Scale.parse("smoke"), "small", {"device": "cpu"})
+    bench = Bench(tmp_path, data, Scale.parse("smoke"), "paper", {"device": "cpu"})
     question, member = Question(way="contrastive", task="mrpc"), make_config([str(bert)]).members[0]
     tuned, start = (make(question, member) for make in (partial(bench.contrast, seed=1), bench.start))
     pairs = graded(10, seed=3).without_scores()
-    assert abs(tuned.score(pairs) - start.score(pairs)).max() > 1e-4
+    assert (tuned.score(pairs) != start.score(pairs)).any()  # one small step was made, and is seen
 
 
 NOT_PRINTED = {"cycles", "pairs", "losses"}
 """Studies of which the paper prints no numbers."""
+NOT_PRINTED_ROWS = defaultdict(set, strategies={"sequential ensemble", "mutual"})
+"""Rows of other studies of which the paper prints none there."""
 
 
 def empty_cells(name):
@@ -117,7 +120,8 @@ def test_every_study_runs_to_its_table(name, smoke):
     assert {place for place, cell in cells.items() if not cell.values} == empty_cells(name)
     assert all(len(cell.values) in (0, 1, min(2, study.seeds)) for cell in cells.values())
     if name not in NOT_PRINTED:
-        assert all(isinstance(cell.paper, float | int) for cell in cells.values())
+        printed = [cell for (row, _), cell in cells.items() if row.rpartition(" (")[0] not in NOT_PRINTED_ROWS[name]]
+        assert all(isinstance(cell.paper, float | int) for cell in printed)
     assert [note for note in table.notes if "smoke" not in note] == []
 
     written = json.loads((smoke.out / name / "table.json").read_text())

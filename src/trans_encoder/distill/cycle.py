@@ -29,12 +29,28 @@ _FIRST_LABELS = "cycle-1/labels-bi.parquet"
 def run_cycle(team: Team, workshop: "Workshop", *, cycle: int) -> Team:
     """Let the bi-encoders teach the cross-encoders, and these the bi-encoders."""
     workshop.mine_again(team, cycle=cycle)
+    if workshop.config.strategy == "sequential-ensemble":
+        return run_in_turn(team, workshop, cycle=cycle)
     labels = workshop.label(team, "bi", cycle=cycle)  # sections 2.2 and 2.4
     if workshop.config.formulation == "bi":
         return workshop.train(team, "bi", labels=labels, cycle=cycle)  # standard self-distillation
     team = workshop.train(team, "cross", labels=labels, cycle=cycle)
     labels = workshop.label(team, "cross", cycle=cycle)  # sections 2.3 and 2.4
     return workshop.train(team, "bi", labels=labels, cycle=cycle)
+
+
+def run_in_turn(team: Team, workshop: "Workshop", *, cycle: int) -> Team:
+    """Let each member learn a cycle of its own from the bi-encoder of the member before it (footnote of section 2.4).
+
+    The very first learns from its own start, as in self-distillation; later cycles go on from the last member.
+    """
+    for index, member in enumerate(team):
+        teacher = member if (cycle, index) == (1, 0) else team[index - 1]
+        labels = workshop.label((teacher,), "bi", cycle=cycle, learner=member.name)
+        team = workshop.train(team, "cross", labels=labels, cycle=cycle, learner=index, teachers=(teacher,))
+        labels = workshop.label((team[index],), "cross", cycle=cycle, learner=member.name)
+        team = workshop.train(team, "bi", labels=labels, cycle=cycle, learner=index, teachers=(team[index],))
+    return team
 
 
 @dataclass
@@ -77,9 +93,9 @@ class Workshop:
         if self.config.anchor:
             self.folder.complete([self._labelling(self._start_labels(cycle), starts, cycle=cycle)])
 
-    def label(self, team: Team, kind: Kind, *, cycle: int) -> str:
-        """Label the pairs with the team's encoders of a kind; return the name of the labels."""
-        name = f"cycle-{cycle}/labels-{kind}.parquet"
+    def label(self, team: Team, kind: Kind, *, cycle: int, learner: str | None = None) -> str:
+        """Label the pairs with the team's encoders of a kind, for all or for one learner; return the labels' name."""
+        name = f"cycle-{cycle}/{learner + '/' if learner else ''}labels-{kind}.parquet"
         teachers = tuple(member.teacher(kind) for member in team)
         anchored = bool(self.config.anchor) and name != _FIRST_LABELS
         self.folder.complete([self._labelling(name, teachers, cycle=cycle, anchored=anchored)])
@@ -107,14 +123,33 @@ class Workshop:
         """Return the name of the starts' own labels of a cycle's pairs."""
         return _FIRST_LABELS if self.miner is None or cycle == 1 else f"cycle-{cycle}/start-labels.parquet"
 
-    def train(self, team: Team, kind: Kind, *, labels: str, cycle: int) -> Team:
-        """Train a student of a kind for every member, each on the same labels; return the team with its students."""
-        stages = [self._training(team, kind, labels=labels, cycle=cycle, seat=seat) for seat in range(len(team))]
-        self.folder.complete(stages)
-        self._add_history(stage.name for stage in stages)
-        return tuple(self._taught(member, kind, stage.name) for member, stage in zip(team, stages, strict=True))
+    def train(
+        self,
+        team: Team,
+        kind: Kind,
+        *,
+        labels: str,
+        cycle: int,
+        learner: int | None = None,
+        teachers: Team | None = None,
+    ) -> Team:
+        """Train a student of a kind for every member, or for one, on the same labels; return the team with them.
 
-    def _training(self, team: Team, kind: Kind, *, labels: str, cycle: int, seat: int) -> Stage:
+        `teachers` are the members that made the labels, if not the whole team.
+        """
+        learners = range(len(team)) if learner is None else [learner]
+        stages = {
+            seat: self._training(team, kind, labels=labels, cycle=cycle, seat=seat, teachers=teachers or team)
+            for seat in learners
+        }
+        self.folder.complete(list(stages.values()))
+        self._add_history(stage.name for stage in stages.values())
+        return tuple(
+            self._taught(member, kind, stages[seat].name) if seat in stages else member
+            for seat, member in enumerate(team)
+        )
+
+    def _training(self, team: Team, kind: Kind, *, labels: str, cycle: int, seat: int, teachers: Team) -> Stage:
         config, member = self.config, team[seat]
         teaches: Kind = "bi" if kind == "cross" or config.formulation == "bi" else "cross"
         student = Student(
@@ -129,7 +164,7 @@ class Workshop:
             plan=config.cross if kind == "cross" else config.bi_plan(config.members[seat]),
             pairs=self._path(self._pairs(cycle)),
             labels=self._path(labels),
-            teachers=tuple(each.teacher(teaches) for each in team),
+            teachers=tuple(each.teacher(teaches) for each in teachers),
             starts=tuple(each.start for each in team),
             cycle=cycle,
             judge=self.judge,

@@ -179,7 +179,8 @@ def _stage_count(config: RunConfig, cycles: int, *, remined: bool) -> int:
     """
     kinds, members = (1 if config.formulation == "bi" else 2), len(config.members)
     again = (cycles - 1) * (2 if config.anchor else 1) if remined else 0
-    return 2 + cycles * kinds * (1 + members) + again + 1 + kinds * members + 1
+    labellings = members if config.strategy == "sequential-ensemble" else 1
+    return 2 + cycles * kinds * (labellings + members) + again + 1 + kinds * members + 1
 
 
 def _note_environment(path: Path) -> None:

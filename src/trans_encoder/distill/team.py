@@ -19,7 +19,7 @@ from trans_encoder.encoders.loading import (
     parameter_count,
 )
 from trans_encoder.encoders.prompts import Prompts
-from trans_encoder.errors import DataError, RunError
+from trans_encoder.errors import ConfigurationError, DataError, RunError
 
 _MOST_UNKNOWN = 0.5  # the share of tokens beyond which nobody could tell what a text says
 _SMALL_PARAMETERS = 60_000_000  # twice what the preset small was tuned on: beyond MiniLM, below the smallest base model
@@ -146,6 +146,8 @@ SMALL_STEPS = 2e-5
 
 def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
     """Fill in what can be found out about each member, and the anchor that follows; note what had to be guessed."""
+    if config.strategy == "sequential-ensemble" and (config.anchor or config.formulation == "bi"):
+        raise ConfigurationError("the strategy sequential-ensemble is for anchor 0 and the formulation alternate")
     members, notes = [], []
     for member in config.members:
         origin = find_plm(member)
@@ -168,7 +170,7 @@ def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
 def _with_care(config: RunConfig, notes: list[str]) -> tuple[RunConfig, list[str]]:
     """Choose the anchor: for starts that may know labels one that holds them, and small steps for themselves."""
     strong = [str(member.name) for member in config.members if member.supervised]
-    if not strong:
+    if not strong or config.strategy == "sequential-ensemble":
         return config.model_copy(update={"anchor": 0.0}), notes
     rate = min(config.bi.learning_rate, SMALL_STEPS)
     members = tuple(

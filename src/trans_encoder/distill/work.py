@@ -110,13 +110,13 @@ class Student:
 
     member: Member
     kind: Kind
-    strategy: Literal["refresh", "sequential"]
+    strategy: Literal["refresh", "sequential", "sequential-ensemble"]
     alternate: bool
     seed: int
 
     def weights(self) -> list[ModelRef]:
         """Return the models that it is made from; the first gives the weights, a second the pooling."""
-        member, refresh = self.member, self.strategy == "refresh"
+        member, refresh = self.member, self.strategy != "sequential"
         if self.kind == "cross":
             return [member.plm if refresh else member.plm.at(member.bi.source)]
         if refresh:

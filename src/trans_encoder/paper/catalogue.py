@@ -102,12 +102,15 @@ STUDIES: dict[str, Study] = {
         ),
         Study(
             "strategies",
-            "refresh (students start from the original weights) against sequential (from their teacher's)",
+            "refresh (students start from the original weights) against sequential (from their teacher's) and, with "
+            "several models, the sequential ensemble (a cycle of each in turn) against mutual distillation",
             ("Figure 3a", "Table 13"),
             rows=(
                 _START,
                 *_both_kinds("sequential", overrides={"strategy": "sequential"}),
                 *_both_kinds("refresh", overrides={"strategy": "refresh"}),
+                *_both_kinds("sequential ensemble", way="mutual", overrides={"strategy": "sequential-ensemble"}),
+                *_MUTUAL,
             ),
             columns=(_STS_AVERAGE,),
             figures="sequential",
