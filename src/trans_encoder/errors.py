@@ -1,5 +1,8 @@
 """The errors that trans-encoder raises: one base class, so that callers can catch them all."""
 
+from importlib import import_module
+from typing import Any
+
 
 class TransEncoderError(Exception):
     """Base of every error raised on purpose; the command line prints its message without a traceback."""
@@ -31,3 +34,13 @@ class MissingExtraError(TransEncoderError):
 
 class RunError(TransEncoderError):
     """A run could not go on: storage, numbers or a broken run folder."""
+
+
+def import_extra(module: str, *, extra: str) -> Any:
+    """Import an optional dependency, or raise the error that names what installs it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.partition(".")[0]:
+            raise  # it is there, but broken
+        raise MissingExtraError(error.name, extra=extra) from None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.errors import DataError
+from trans_encoder.errors import DataError, import_extra
 
 _SEED = 2022
 """Of our samples of QQP: the authors' own rows are not published. Their QNLI pairs are the first of each split."""
@@ -68,8 +68,7 @@ HUB_SPLITS: Mapping[str, HubSplit] = {
 
 def load_hub_split(name: str) -> PairSet:
     """Load a split such as "stsb/dev" from the hub, its scores mapped to 0..1."""
-    import datasets
-
+    datasets = import_extra("datasets", extra="hub")
     where = HUB_SPLITS[name]
     try:
         dataset = datasets.load_dataset(where.path, where.config, split=where.split, revision=where.revision)

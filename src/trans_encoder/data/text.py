@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import Literal, Self
@@ -11,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 
 from trans_encoder.data.documents import LineMeaning, read_sentences
 from trans_encoder.data.report import ReadReport, Tally
@@ -183,8 +183,8 @@ class _Keys:
 
 
 def _hashes(texts: pa.Array) -> npt.NDArray[np.uint64]:
-    values = texts.cast(pa.large_binary()).to_pylist()
-    return np.fromiter(map(xxhash.xxh3_64_intdigest, values), dtype=np.uint64, count=len(texts))
+    digests = (blake2b(text, digest_size=8).digest() for text in texts.cast(pa.large_binary()).to_pylist())
+    return np.frombuffer(b"".join(digests), dtype=np.uint64)
 
 
 def _first_of_kind(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
-import bm25s
 import faiss
 import numpy as np
 import numpy.typing as npt
 
 from trans_encoder.data.words import WORD
 from trans_encoder.encoders.bi import BiEncoder
+from trans_encoder.errors import import_extra
 
 Method = Literal["lexical", "dense"]
 Positions = npt.NDArray[np.int64]
@@ -27,6 +27,7 @@ class LexicalSearcher:
 
     def __init__(self, sentences: Sequence[str]) -> None:
         """Index the sentences."""
+        bm25s = import_extra("bm25s", extra="mining")
         tokenizer = bm25s.tokenization.Tokenizer(splitter=WORD, stopwords=None)
         self._words = tokenizer.tokenize(sentences, update_vocab=True, return_as="ids", show_progress=False)
         self._index = bm25s.BM25()

@@ -9,10 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
-from trans_encoder.errors import RunError
+from trans_encoder.errors import MissingExtraError, RunError
 from trans_encoder.files import atomic_file
 from trans_encoder.progress import duration
 from trans_encoder.report.charts import WIDTH, Dot, DotChart, dot_chart
@@ -21,6 +18,12 @@ from trans_encoder.report.labels import Disagreement
 from trans_encoder.report.verdict import KINDS
 from trans_encoder.report.view import RunView, flat
 from trans_encoder.report.wording import memory, number, shortened, signed
+
+try:  # torch brings it along, but does not promise to
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+except ModuleNotFoundError:
+    raise MissingExtraError("jinja2", extra="report") from None
 
 _PAIRS = 300  # shown on one page
 

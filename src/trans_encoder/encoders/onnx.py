@@ -1,0 +1,150 @@
+"""Encoders that run an exported ONNX graph with onnxruntime: the same verbs, nothing to train."""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trans_encoder.encoders.bi import BiEncoder
+from trans_encoder.encoders.cross import CrossEncoder
+from trans_encoder.encoders.loading import explained
+from trans_encoder.encoders.prompts import Prompts, choose_prompts
+from trans_encoder.encoders.tokens import Layout, PairTokeniser
+from trans_encoder.errors import ConfigurationError, import_extra
+from trans_encoder.files import read_json
+
+GRAPHS = "onnx"
+"""The folder of graphs in a model folder."""
+NOTE = "encoder.json"
+"""Says, in that folder, which graph to run and how."""
+
+Rows = NDArray[np.integer[Any]]
+Inputs = dict[str, Any]
+
+
+def has_graph(name: str | Path) -> bool:
+    """Tell whether a model folder is an ONNX export of ours."""
+    return (Path(name).expanduser() / GRAPHS / NOTE).is_file()
+
+
+class Graph(torch.nn.Module):
+    """A graph and its tokenizer in the place of a sentence-transformers model; as a runner, takes it through batches."""
+
+    def __init__(self, folder: Path, *, max_tokens: int | None = None) -> None:
+        """Open the graph of a model folder."""
+        super().__init__()
+        runtime = import_extra("onnxruntime", extra="onnx")
+        from transformers import AutoTokenizer
+
+        with explained(folder):
+            note = read_json(folder / GRAPHS / NOTE)
+            options = runtime.SessionOptions()
+            options.intra_op_num_threads = torch.get_num_threads()
+            options.log_severity_level = 3
+            self.session = runtime.InferenceSession(
+                folder / GRAPHS / note["file"], options, providers=["CPUExecutionProvider"]
+            )
+            self.tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
+        if max_tokens is not None and max_tokens > note["max_tokens"]:
+            raise ConfigurationError(
+                f"model {folder} was exported for at most {note['max_tokens']} tokens, but max_tokens is {max_tokens}"
+            )
+        self.note = note
+        self.max_seq_length: int = max_tokens or note["max_tokens"]
+        self.prompts: dict[str, str] = note["prompts"]
+        self.default_prompt_name: str | None = note["default_prompt_name"]
+        self.device = torch.device("cpu")
+
+    def get_embedding_dimension(self) -> int | None:
+        """Return the width of a sentence embedding."""
+        return self.note.get("dimension")
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        """Return the embeddings, or the logits, of one batch."""
+        given = {name: inputs[name].numpy() for name in self.note["inputs"]}
+        (found,) = self.session.run([self.note["output"]], given)
+        return torch.from_numpy(found if self.note["kind"] == "bi" else found[:, 0])
+
+    def predict(self, batches: Iterable[Rows], inputs: Callable[[Rows], Inputs]) -> Iterator[tuple[Rows, Tensor]]:
+        """Yield the rows of each batch and what the graph makes of them."""
+        for rows in batches:
+            yield rows, self(inputs(rows))
+
+    def split(self, *_: Any) -> Any:
+        """Refuse to be trained."""
+        raise ConfigurationError("an ONNX export cannot be trained; give the model that it was exported from")
+
+
+class OnnxBiEncoder(BiEncoder):
+    """A bi-encoder whose embeddings come from an ONNX graph."""
+
+    def __init__(self, graph: Graph, *, name: str, prompts: Prompts = None) -> None:
+        """Wrap an opened graph."""
+        self.model: Any = graph
+        self.name = name
+        self.prompts = choose_prompts(graph, prompts, name=name)
+        self._features = [{}, {}]
+        self.tokeniser = PairTokeniser(graph.tokenizer, prompts=(self.prompts[0].text, self.prompts[1].text))
+        self.layout = Layout.of(graph.tokenizer, texts=1)
+        self.passes: Any = graph
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest sentence in tokens, special ones included."""
+        return int(self.model.max_seq_length)
+
+    @property
+    def token_limit(self) -> int:
+        """Longest sentence that the graph was exported for."""
+        return int(self.model.note["max_tokens"])
+
+    @property
+    def pooling(self) -> str:
+        """How token embeddings become a sentence embedding, inside the graph."""
+        return str(self.model.note["pooling"])
+
+    @classmethod
+    def open(cls, folder: str | Path, *, max_tokens: int | None = None, prompts: Prompts = None) -> Self:
+        """Open an exported folder."""
+        return cls(Graph(Path(folder).expanduser(), max_tokens=max_tokens), name=str(folder), prompts=prompts)
+
+    def save(self, folder: Path) -> None:
+        """Copy the exported folder."""
+        shutil.copytree(Path(self.name).expanduser(), folder, dirs_exist_ok=True)
+
+
+class OnnxCrossEncoder(CrossEncoder):
+    """A cross-encoder whose logits come from an ONNX graph."""
+
+    def __init__(self, graph: Graph, *, name: str) -> None:
+        """Wrap an opened graph."""
+        self.model: Any = graph
+        self.name = name
+        prompt = str(graph.prompts.get(graph.default_prompt_name or "") or "")
+        self.tokeniser = PairTokeniser(graph.tokenizer, prompts=(prompt, ""))
+        self.layout = Layout.of(graph.tokenizer, texts=2)
+        self.passes: Any = graph
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest pair in tokens, special ones included."""
+        return int(self.model.max_seq_length)
+
+    @property
+    def token_limit(self) -> int:
+        """Longest pair that the graph was exported for."""
+        return int(self.model.note["max_tokens"])
+
+    @classmethod
+    def open(cls, folder: str | Path, *, max_tokens: int | None = None) -> Self:
+        """Open an exported folder."""
+        return cls(Graph(Path(folder).expanduser(), max_tokens=max_tokens), name=str(folder))
+
+    def save(self, folder: Path) -> None:
+        """Copy the exported folder."""
+        shutil.copytree(Path(self.name).expanduser(), folder, dirs_exist_ok=True)
