@@ -60,7 +60,7 @@ def test_an_extra_that_is_there_but_broken_is_not_called_missing(tmp_path, monke
 def test_links_of_the_readme_work_outside_the_repository():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     defined = dict(re.findall(r"^\[(.+?)\]: (\S+)$", text, flags=re.MULTILINE))
-    assert {name for name in re.findall(r"\]\[(.+?)\]", text)} == set(defined)
+    assert set(re.findall(r"\]\[(.+?)\]", text)) == set(defined)
     links = [*re.findall(r"\]\((.*?)\)", text), *defined.values()]
     assert any(link.startswith(BLOB) for link in links)
     for link in links:

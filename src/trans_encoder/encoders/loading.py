@@ -250,7 +250,7 @@ def fingerprint(name: str | Path) -> dict[str, str]:
     """Return the checksums of a local model's files, or a hub name with the commit that its weights come from."""
     folder = Path(name).expanduser()
     if folder.is_dir():
-        kept = (".json", ".safetensors", ".txt", ".model")
+        kept = (".json", ".safetensors", ".onnx", ".txt", ".model")
         files = {path for path in folder.rglob("*") if path.suffix in kept} | {*pickled_weights(folder)}
         return {path.relative_to(folder).as_posix(): sha256(path) for path in sorted(files)}
     # Fetched if need be, so that a run knows the commit from its beginning.

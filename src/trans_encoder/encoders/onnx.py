@@ -1,13 +1,11 @@
 """Encoders that run an exported ONNX graph with onnxruntime: the same verbs, nothing to train."""
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from trans_encoder.encoders.bi import BiEncoder
@@ -16,15 +14,13 @@ from trans_encoder.encoders.loading import explained
 from trans_encoder.encoders.prompts import Prompts, choose_prompts
 from trans_encoder.encoders.tokens import Layout, PairTokeniser
 from trans_encoder.errors import ConfigurationError, import_extra
+from trans_encoder.fast.plain import Inputs, PlainRunner
 from trans_encoder.files import read_json
 
 GRAPHS = "onnx"
 """The folder of graphs in a model folder."""
 NOTE = "encoder.json"
 """Says, in that folder, which graph to run and how."""
-
-Rows = NDArray[np.integer[Any]]
-Inputs = dict[str, Any]
 
 
 def has_graph(name: str | Path) -> bool:
@@ -33,7 +29,7 @@ def has_graph(name: str | Path) -> bool:
 
 
 class Graph(torch.nn.Module):
-    """A graph and its tokenizer in the place of a sentence-transformers model; as a runner, takes it through batches."""
+    """A graph and its tokenizer in the place of a sentence-transformers model."""
 
     def __init__(self, folder: Path, *, max_tokens: int | None = None) -> None:
         """Open the graph of a model folder."""
@@ -70,14 +66,19 @@ class Graph(torch.nn.Module):
         (found,) = self.session.run([self.note["output"]], given)
         return torch.from_numpy(found if self.note["kind"] == "bi" else found[:, 0])
 
-    def predict(self, batches: Iterable[Rows], inputs: Callable[[Rows], Inputs]) -> Iterator[tuple[Rows, Tensor]]:
-        """Yield the rows of each batch and what the graph makes of them."""
-        for rows in batches:
-            yield rows, self(inputs(rows))
 
-    def split(self, *_: Any) -> Any:
+class _GraphRunner(PlainRunner):
+    """Takes a graph through batches, but not through a training."""
+
+    def __call__(self, groups: Sequence[Inputs]) -> Tensor:
         """Refuse to be trained."""
-        raise ConfigurationError("an ONNX export cannot be trained; give the model that it was exported from")
+        raise ConfigurationError(
+            f"an ONNX export cannot be trained ({len(groups)} batches given); give the model that it was exported from"
+        )
+
+
+def _runner(graph: Graph) -> _GraphRunner:
+    return _GraphRunner(graph, lambda model, inputs: model(inputs))
 
 
 class OnnxBiEncoder(BiEncoder):
@@ -91,7 +92,7 @@ class OnnxBiEncoder(BiEncoder):
         self._features = [{}, {}]
         self.tokeniser = PairTokeniser(graph.tokenizer, prompts=(self.prompts[0].text, self.prompts[1].text))
         self.layout = Layout.of(graph.tokenizer, texts=1)
-        self.passes: Any = graph
+        self.runner = _runner(graph)
 
     @property
     def max_tokens(self) -> int:
@@ -108,11 +109,6 @@ class OnnxBiEncoder(BiEncoder):
         """How token embeddings become a sentence embedding, inside the graph."""
         return str(self.model.note["pooling"])
 
-    @classmethod
-    def open(cls, folder: str | Path, *, max_tokens: int | None = None, prompts: Prompts = None) -> Self:
-        """Open an exported folder."""
-        return cls(Graph(Path(folder).expanduser(), max_tokens=max_tokens), name=str(folder), prompts=prompts)
-
     def save(self, folder: Path) -> None:
         """Copy the exported folder."""
         shutil.copytree(Path(self.name).expanduser(), folder, dirs_exist_ok=True)
@@ -128,7 +124,7 @@ class OnnxCrossEncoder(CrossEncoder):
         prompt = str(graph.prompts.get(graph.default_prompt_name or "") or "")
         self.tokeniser = PairTokeniser(graph.tokenizer, prompts=(prompt, ""))
         self.layout = Layout.of(graph.tokenizer, texts=2)
-        self.passes: Any = graph
+        self.runner = _runner(graph)
 
     @property
     def max_tokens(self) -> int:
@@ -139,11 +135,6 @@ class OnnxCrossEncoder(CrossEncoder):
     def token_limit(self) -> int:
         """Longest pair that the graph was exported for."""
         return int(self.model.note["max_tokens"])
-
-    @classmethod
-    def open(cls, folder: str | Path, *, max_tokens: int | None = None) -> Self:
-        """Open an exported folder."""
-        return cls(Graph(Path(folder).expanduser(), max_tokens=max_tokens), name=str(folder))
 
     def save(self, folder: Path) -> None:
         """Copy the exported folder."""

@@ -31,9 +31,9 @@ def export(
     is measured: by the metric of a labelled `dev` set, else as the agreement of both models' scores on the pairs of
     `dev` or, without any, on passages of Python's own documentation. `load_encoder` takes such folders as models.
 
-    `out` may be new, empty, or hold a model, which is replaced; any other folder is refused. The graph is made by torch's
-    own exporter: the ONNX backend of sentence-transformers rests on optimum-onnx, of which no release works with
-    transformers 5. `onnx/model.onnx` is where that backend looks for it.
+    `out` may be new, empty, or hold a model, which is replaced; any other folder is refused.
+    The graph is made by torch's own exporter: the ONNX backend of sentence-transformers rests on optimum-onnx, of which
+    no release works with transformers 5. `onnx/model.onnx` is where that backend looks for it.
     """
     if int8 and to != "onnx":
         raise ConfigurationError(f"int8 is for ONNX graphs, and the format is {to}; give --to onnx --int8")

@@ -13,7 +13,6 @@ import torch
 
 from trans_encoder.encoders import BiEncoder, Encoder
 from trans_encoder.errors import ConfigurationError, RunError
-from trans_encoder.fast.last_layer import first_token_only
 
 _PAIRS = [("a", "a few more words"), ("an example", "another one, longer than the first")]
 _OTHER_PAIRS = [("the graph must take", "any number of texts"), ("of", "any length"), ("not only", "the example's")]
@@ -43,7 +42,7 @@ def write_graph(encoder: Encoder, path: Path) -> None:
     inputs = _inputs(encoder, _PAIRS)
     body = _Body(encoder, inputs=list(inputs)).eval()
     axes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
-    with _quiet(), first_token_only(encoder.kind == "cross"):
+    with _quiet():
         torch.onnx.export(
             body,
             tuple(inputs.values()),
@@ -75,8 +74,8 @@ class _Body(torch.nn.Module):
         first, *rest = (deepcopy(module).cpu() for module in encoder.model)
         if not hasattr(first, "model") or any(not getattr(module, "include_prompt", True) for module in rest):
             raise ConfigurationError(
-                f"model {encoder.name} cannot be a single graph: its texts take different routes, or its pooling leaves "
-                f"prompts out; export it to safetensors instead"
+                f"model {encoder.name} cannot be a single graph: its texts take different routes, or its pooling "
+                f"leaves prompts out; export it to safetensors instead"
             )
         self.transformer: Any = first.model
         self.rest = torch.nn.ModuleList(rest if encoder.kind == "bi" else [])

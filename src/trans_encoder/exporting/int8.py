@@ -33,9 +33,9 @@ class Loss:
     """The same of the quantised model."""
 
     def __str__(self) -> str:
-        text = f"agreement {self.agreement:.2f} (Spearman x100 of both models' scores, {self.pairs:,} pairs of {self.data})"
+        text = f"agreement {self.agreement:.2f} (Spearman x100 of both models' scores on {self.pairs:,} pairs)"
         if self.before is None or self.after is None:
-            return text
+            return f"{text} of {self.data}"
         return f"{self.before:.2f} before, {self.after:.2f} after on {self.data}; {text}"
 
     def to_dict(self) -> dict[str, Any]:
