@@ -1,14 +1,18 @@
 """Model cards: how a chosen model was made, in Markdown that shows whatever is in it as plain text."""
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCardData
 
 from trans_encoder.config import MemberConfig, OptimisationPlan, RunConfig
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.selection import Candidate
-from trans_encoder.distill.team import UNSUPERVISED
+from trans_encoder.distill.team import UNSUPERVISED, card_facts, is_hub_name
 from trans_encoder.encoders import Kind
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$^=-])")
@@ -35,7 +39,12 @@ def write_card(chosen: Candidate, start: Candidate, *, facts: Facts) -> str:
     plan = facts.config.bi_plan(member) if bi else facts.config.cross
     return "\n".join(
         [
-            *_head(bi=bi, supervised=any(member.supervised for member in facts.config.members)),
+            *_head(
+                bi=bi,
+                supervised=any(member.supervised for member in facts.config.members),
+                bases=[member.bi if bi else member.plm or member.bi],
+                evaluation=_evaluation(chosen, facts.measure),
+            ),
             f"# {'Bi-encoder' if bi else 'Cross-encoder'} {escaped(chosen.model.name)}",
             "",
             _origin(chosen, facts=facts),
@@ -57,7 +66,7 @@ def write_tuned_card(model: str, *, sentences: int, plan: OptimisationPlan, supe
     """Write the card of a bi-encoder that was tuned contrastively, from a model that may know labels (`supervised`)."""
     return "\n".join(
         [
-            *_head(bi=True, supervised=supervised),
+            *_head(bi=True, supervised=supervised, bases=[model]),
             f"# {escaped(shown(model))}, tuned contrastively",
             "",
             f"Made by trans-encoder {version('trans-encoder')} from {escaped(shown(model))} and plain text.",
@@ -80,7 +89,7 @@ def write_learnt_card(model: str, *, kind: Kind, pairs: PairSet, plan: Optimisat
     bi = kind == "bi"
     return "\n".join(
         [
-            *_head(bi=bi, supervised=True),
+            *_head(bi=bi, supervised=True, bases=[model]),
             f"# {'Bi-encoder' if bi else 'Cross-encoder'} from {escaped(shown(model))}",
             "",
             f"Made by trans-encoder {version('trans-encoder')} from {escaped(shown(model))} and labelled pairs.",
@@ -99,21 +108,46 @@ def write_learnt_card(model: str, *, kind: Kind, pairs: PairSet, plan: Optimisat
     )
 
 
-def _head(*, bi: bool, supervised: bool) -> list[str]:
-    """Return a card's metadata; the last tag tells a later run that no labels had a part in the model."""
-    return [
-        "---",
-        "library_name: sentence-transformers",
-        f"pipeline_tag: {'sentence-similarity' if bi else 'text-ranking'}",
-        f"tags: [sentence-transformers, trans-encoder{'' if supervised else f', {UNSUPERVISED}'}]",
-        "---",
-    ]
+def _head(*, bi: bool, supervised: bool, bases: Sequence[str], evaluation: EvalResult | None = None) -> list[str]:
+    """Return a card's metadata; the last tag tells a later run that no labels had a part in the model.
+
+    Licence and language are given where all models that this one was made from name the same.
+    """
+    named = [base for base in dict.fromkeys(bases) if is_hub_name(base)]
+    cards = [card_facts(base) for base in dict.fromkeys(bases)]
+    data = ModelCardData(
+        base_model=named or None,
+        license=_common(cards, "license"),
+        language=_common(cards, "language"),
+        library_name="sentence-transformers",
+        pipeline_tag="sentence-similarity" if bi else "text-ranking",
+        tags=["sentence-transformers", "trans-encoder", *([] if supervised else [UNSUPERVISED])],
+        model_name="trans-encoder" if evaluation else None,
+        eval_results=[evaluation] if evaluation else None,
+    )
+    return ["---", data.to_yaml(), "---"]
+
+
+def _common(cards: Sequence[Mapping[str, Any]], key: str) -> Any:
+    values = [card.get(key) for card in cards]
+    return values[0] if values and all(value == values[0] for value in values) else None
+
+
+def _evaluation(chosen: Candidate, measure: str | None) -> EvalResult | None:
+    """Return the score on a labelled dev set; one without labels is nothing that others could compare with."""
+    metric = (measure or "").partition(" ")[0]
+    if metric not in ("spearman", "auc") or chosen.score is None:
+        return None
+    kind = "sentence-similarity" if chosen.model.kind == "bi" else "text-ranking"
+    return EvalResult(
+        task_type=kind, dataset_type="dev", dataset_name="dev", metric_type=metric, metric_value=round(chosen.score, 2)
+    )
 
 
 _LICENCE = [
     "## Licence",
     "",
-    "Not set. The licences of the models named above and of the texts that it was trained on apply.",
+    "The licences of the models named above and of the texts that it was trained on apply.",
     "",
 ]
 

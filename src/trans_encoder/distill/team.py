@@ -217,7 +217,7 @@ def may_know_labels(model: str) -> bool:
     """Tell whether a model was trained to embed sentences, and on labels for all that is known of it."""
     if model in KNOWN:
         return KNOWN[model].supervised
-    return is_sentence_encoder(model) and UNSUPERVISED not in (_card(model).get("tags") or ())
+    return is_sentence_encoder(model) and UNSUPERVISED not in (card_facts(model).get("tags") or ())
 
 
 def find_plm(member: MemberConfig) -> Origin:
@@ -245,13 +245,18 @@ def find_plm(member: MemberConfig) -> Origin:
 
 def base_model(name: str) -> str | None:
     """Return the base model that a model's card names, if it is a plain hub name."""
-    named = _card(name).get("base_model")
+    named = card_facts(name).get("base_model")
     if isinstance(named, Sequence) and not isinstance(named, str):
         named = named[0] if len(named) == 1 else None
     return named if isinstance(named, str) and _HUB_NAME.fullmatch(named) and named != name else None
 
 
-def _card(model: str) -> dict[str, Any]:
+def is_hub_name(model: str) -> bool:
+    """Tell whether a model is named as on the hub, and is no folder here."""
+    return _HUB_NAME.fullmatch(model) is not None and not Path(model).expanduser().exists()
+
+
+def card_facts(model: str) -> dict[str, Any]:
     """Return the facts at the head of a model's card, in a folder or on the hub; none if there is no such card."""
     from huggingface_hub import hf_hub_download, metadata_load
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError

@@ -1,0 +1,216 @@
+"""Inference on a CPU: ours, sentence-transformers (torch float32), onnxruntime float32 and int8, OpenVINO if installed.
+
+    python benchmarks/inference.py --model MODEL --data-dir DATA --work FOLDER
+
+Each measurement is a process of its own: tokens a second in batches, p50 and p99 of single queries, peak memory; with
+1 and 2 threads, short and long texts, bi- and cross-encoders. `--data-dir` adds what each loses on the seven STS sets.
+Finished measurements are kept in FOLDER/inference.json: the same command does what is missing. `--table` only prints.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+ENGINES = ("sentence-transformers", "ours", "onnx", "onnx-int8", "openvino")
+KINDS, THREADS, LENGTHS = ("bi", "cross"), (1, 2), ("short", "long")
+WORDS = {"short": 10, "long": 150}
+QUERIES = 100
+
+
+def texts(length: str, count: int) -> list[str]:
+    """Return texts of Python's documentation with a number of words around that of the length."""
+    from pydoc_data.topics import topics
+
+    words = " ".join(text for _, text in sorted(topics.items())).split()
+    found, start = [], 0
+    for number in range(count):
+        size = max(3, round(WORDS[length] * (0.5 + (number * 7 % 11) / 10)))
+        found.append(" ".join(words[start : start + size]))
+        start = (start + size) % (len(words) - 400)
+    return found
+
+
+class OpenVino:
+    """The float32 graph through OpenVINO, with our tokens and batches."""
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        import openvino
+        import torch
+
+        from trans_encoder.encoders import load_encoder
+
+        self.encoder = load_encoder(folder)
+        core = openvino.Core()
+        core.set_property("CPU", {"INFERENCE_NUM_THREADS": threads})
+        graph = self.encoder.model
+        compiled = core.compile_model(str(folder / "onnx" / graph.note["file"]), "CPU")
+        output = compiled.output(graph.note["output"])
+
+        def forward(_: Any, inputs: dict[str, Any]) -> Any:
+            found = compiled({name: inputs[name].numpy() for name in graph.note["inputs"]})[output]
+            return torch.from_numpy(found.copy() if graph.note["kind"] == "bi" else found[:, 0].copy())
+
+        self.encoder.runner.forward = forward
+
+
+def scorer(engine: str, kind: str, work: Path, threads: int) -> Any:
+    """Return a function that embeds texts, or scores pairs, as one engine does."""
+    import sentence_transformers
+
+    from trans_encoder.encoders import load_encoder
+
+    source = work / f"{kind}-model"
+    if engine == "sentence-transformers":
+        if kind == "bi":
+            loaded = sentence_transformers.SentenceTransformer(str(source), device="cpu")
+            return lambda given: loaded.encode(given, show_progress_bar=False)
+        crossed = sentence_transformers.CrossEncoder(str(source), device="cpu")
+        return lambda given: crossed.predict(given, show_progress_bar=False)
+    if engine == "openvino":
+        encoder = OpenVino(work / f"{kind}-onnx", threads).encoder
+    else:
+        folder = {"ours": source, "onnx": work / f"{kind}-onnx", "onnx-int8": work / f"{kind}-int8"}[engine]
+        encoder = load_encoder(folder, device="cpu")
+    return encoder.encode if kind == "bi" else encoder.score
+
+
+def measure(engine: str, kind: str, threads: int, length: str, *, work: Path, count: int) -> dict[str, Any]:
+    """Measure one combination in this process."""
+    import numpy as np
+    import torch
+    from transformers import AutoTokenizer
+
+    torch.set_num_threads(threads)
+    run = scorer(engine, kind, work, threads)
+    given: Any = texts(length, count)
+    if kind == "cross":
+        given = list(zip(given, given[1:] + given[:1], strict=True))
+    tokenizer = AutoTokenizer.from_pretrained(work / f"{kind}-model")
+    most = json.loads((work / f"{kind}-onnx" / "onnx" / "encoder.json").read_text())["max_tokens"]
+    ids = tokenizer(*(zip(*given, strict=True) if kind == "cross" else [given]), truncation=True, max_length=most)
+    tokens = sum(map(len, ids["input_ids"]))
+    run(given[:32])
+    best = np.inf
+    for _ in range(3):
+        begun = time.perf_counter()
+        run(given)
+        best = min(best, time.perf_counter() - begun)
+    single = []
+    for text in given[:QUERIES]:
+        begun = time.perf_counter()
+        run([text])
+        single.append(time.perf_counter() - begun)
+    peak = next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line)
+    p50, p99 = np.percentile(single, [50, 99]) * 1e3
+    return {"tokens_per_second": tokens / best, "p50_ms": p50, "p99_ms": p99, "peak_mb": peak / 1024, "texts": count}
+
+
+def loss(engine: str, kind: str, *, work: Path, data_dir: str) -> dict[str, Any]:
+    """Evaluate one engine on the seven STS sets."""
+    from trans_encoder import evaluate, load_task
+    from trans_encoder.encoders import load_encoder
+
+    folder = {"ours": "model", "onnx": "onnx", "onnx-int8": "int8"}[engine]
+    task = load_task("sts", data_dir=data_dir, tests_only=True)
+    found = evaluate(load_encoder(work / f"{kind}-{folder}", device="cpu"), task)
+    return {"scores": found.scores, "average": found.average}
+
+
+def prepare(model: str, cross: str | None, work: Path) -> None:
+    """Save both kinds and export them, once; without a trained cross-encoder its head is new."""
+    from trans_encoder import export
+    from trans_encoder.encoders import BiEncoder, CrossEncoder
+
+    for kind, load, source in (("bi", BiEncoder.load, model), ("cross", CrossEncoder.load, cross or model)):
+        if not (work / f"{kind}-int8").exists():
+            encoder = load(source, device="cpu", max_tokens=256)
+            export(encoder, work / f"{kind}-model")
+            export(encoder, work / f"{kind}-onnx", to="onnx")
+            export(encoder, work / f"{kind}-int8", to="onnx", int8=True)
+
+
+def table(done: dict[str, Any]) -> str:
+    """Lay out what was measured as Markdown."""
+    rows = ["| kind | texts | threads | engine | tokens/s | x ST | p50 ms | p99 ms | MB |", "| --- " * 9 + "|"]
+    for kind in KINDS:
+        for length in LENGTHS:
+            for threads in THREADS:
+                keys = {engine: f"{engine}/{kind}/{threads}/{length}" for engine in ENGINES}
+                base = done.get(keys["sentence-transformers"], {}).get("tokens_per_second")
+                for engine, key in keys.items():
+                    if key in done:
+                        found = done[key]
+                        ratio = f"{found['tokens_per_second'] / base:.2f}" if base else ""
+                        figures = f"{found['tokens_per_second']:,.0f} | {ratio} | {found['p50_ms']:.1f}"
+                        figures += f" | {found['p99_ms']:.1f} | {found['peak_mb']:,.0f}"
+                        rows.append(f"| {kind} | {length} | {threads} | {engine} | {figures} |")
+    rows += ["", "| kind | engine | seven STS sets, average |", "| --- | --- | ---: |"]
+    rows += [
+        f"| {key.split('/')[2]} | {key.split('/')[1]} | {found['average']:.2f} |"
+        for key, found in done.items()
+        if key.startswith("loss/")
+    ]
+    return "\n".join(rows)
+
+
+def main() -> None:
+    """Do what is missing, one process a measurement, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="sentence-transformers/all-MiniLM-L6-v2")
+    parser.add_argument("--cross", help="a trained cross-encoder; without it the model's body under a new head")
+    parser.add_argument("--data-dir", help="a folder of the STS data, to measure what is lost")
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--texts", type=int, default=512)
+    parser.add_argument("--engines", default=",".join(ENGINES))
+    parser.add_argument("--table", action="store_true", help="print what was measured before")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    given.work.mkdir(parents=True, exist_ok=True)
+    if given.one:
+        first, *rest = given.one.split("/")
+        if first == "loss":
+            result = loss(*rest, work=given.work, data_dir=given.data_dir)
+        else:
+            kind, threads, length = rest
+            count = given.texts if length == "short" else given.texts // 4
+            result = measure(first, kind, int(threads), length, work=given.work, count=count)
+        print(json.dumps(result))
+        return
+    store = given.work / "inference.json"
+    done = json.loads(store.read_text()) if store.exists() else {}
+    if not given.table:
+        prepare(given.model, given.cross, given.work)
+        for key in wanted(given):
+            if key not in done:
+                done[key] = in_a_process(key)
+                store.write_text(json.dumps(done, indent=1))
+    print(table(done))
+
+
+def wanted(given: argparse.Namespace) -> list[str]:
+    """Return the measurements to make; engines are next to each other, so that a noisy minute hits all."""
+    engines = [name for name in given.engines.split(",") if name != "openvino" or find_spec("openvino")]
+    keys = [f"{e}/{kind}/{n}/{length}" for kind in KINDS for length in LENGTHS for n in THREADS for e in engines]
+    if given.data_dir:
+        kinds = ("bi", "cross") if given.cross else ("bi",)
+        keys += [f"loss/{e}/{kind}" for kind in kinds for e in engines if e in ("ours", "onnx", "onnx-int8")]
+    return keys
+
+
+def in_a_process(key: str) -> dict[str, Any]:
+    """Run one measurement in a process with the right number of threads."""
+    threads = "2" if key.startswith("loss/") else key.split("/")[2]
+    environment = {**os.environ, "OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
+    print(f"{key} ...", file=sys.stderr)
+    command = [sys.executable, *sys.argv, "--one", key]
+    return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+if __name__ == "__main__":
+    main()

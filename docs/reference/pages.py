@@ -1,0 +1,114 @@
+"""The pages of the reference, made from the code itself: settings from docstrings, commands from their help.
+
+mkdocs runs this as a hook (`on_files`); `python docs/reference/pages.py FOLDER` writes the pages to a folder.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+_TABLES = (
+    ("The run", "RunConfig", ""),
+    ("Members", "MemberConfig", "members."),
+    ("Training", "TrainingPlan", "cross."),
+    ("Inputs", "Inputs", "inputs."),
+    ("Engine", "EngineConfig", "engine."),
+)
+
+
+def settings_page() -> str:
+    """Return every setting with its type, default, presets and description."""
+    from trans_encoder import config
+    from trans_encoder.presets import PRESETS
+
+    parts = [
+        "# Settings",
+        "",
+        "Each can be given in a TOML file, on the command line with `--set KEY=VALUE` and in Python by name. What is",
+        "not given comes from the preset, then from the default.",
+    ]
+    for title, name, prefix in _TABLES:
+        model = getattr(config, name)
+        parts += ["", f"## {title}", "", " ".join((model.__doc__ or "").split())]
+        if prefix == "cross.":
+            parts += ["", "The same settings exist as `bi.`, for bi-encoders; presets may differ."]
+        parts += ["", "| setting | type | default | meaning |", "| --- | --- | --- | --- |"]
+        for field, info in model.model_fields.items():
+            cells = (f"`{prefix}{field}`", _type(info.annotation), _default(info), _text(info.description or ""))
+            parts.append("| " + " | ".join(cells) + " |")
+    parts += ["", "## Presets", "", "| setting | " + " | ".join(f"`{name}`" for name in PRESETS) + " |"]
+    parts.append("| --- " * (len(PRESETS) + 1) + "|")
+    flat = {name: dict(_flat(preset)) for name, preset in PRESETS.items()}
+    for key in dict.fromkeys(key for preset in flat.values() for key in preset):
+        parts.append(f"| `{key}` | " + " | ".join(str(preset.get(key, "")) for preset in flat.values()) + " |")
+    return "\n".join(parts) + "\n"
+
+
+def _type(annotation: Any) -> str:
+    if options := [repr(option) for option in get_args(annotation) if isinstance(option, str)]:
+        return _text(" or ".join(f"`{option[1:-1]}`" for option in options))
+    name = getattr(annotation, "__name__", None) if not get_args(annotation) else None
+    shown = name or str(annotation).replace("typing.", "").replace("trans_encoder.config.", "")
+    return f"`{shown}`".replace("|", "\\|")
+
+
+def _default(info: Any) -> str:
+    return "from the preset" if info.is_required() else f"`{info.default!r}`".replace("|", "\\|")
+
+
+def _text(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _flat(settings: dict[str, Any], prefix: str = "") -> Any:
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def commands_page() -> str:
+    """Return the help of every command, as it is printed."""
+    from typer.testing import CliRunner
+
+    from trans_encoder.cli import COMMANDS, app
+
+    environment = {"COLUMNS": "110", "TERMINAL_WIDTH": "110", "NO_COLOR": "1", "TERM": "dumb"}
+    parts = ["# Commands", "", "Every command has `--help` with an example and `--json`, which prints one JSON object."]
+    for command in COMMANDS:
+        name = command.__name__.replace("_", "-")
+        shown = CliRunner().invoke(app, [name, "--help"], env=environment).stdout
+        lines = [line.rstrip() for line in shown.strip("\n").splitlines()]
+        parts += ["", f"## {name}", "", "```text", *lines, "```"]
+    return "\n".join(parts) + "\n"
+
+
+def python_page() -> str:
+    """Return the public names, each documented where it is defined."""
+    import trans_encoder
+
+    parts = ["# Python", "", "Everything here is imported from `trans_encoder` itself."]
+    for name in trans_encoder.__all__:
+        found = getattr(trans_encoder, name)
+        parts += ["", f"::: {found.__module__}.{found.__qualname__}"]
+    return "\n".join(parts) + "\n"
+
+
+PAGES = {"commands": commands_page, "settings": settings_page, "python": python_page}
+
+
+def on_files(files: Any, config: Any, **_: Any) -> Any:
+    """Add the pages to the site."""
+    from mkdocs.structure.files import File
+
+    for name, make in PAGES.items():
+        files.append(File.generated(config, f"reference/{name}.md", content=make()))
+    home = (Path(config["config_file_path"]).parent / "README.md").read_text(encoding="utf-8")
+    files.append(File.generated(config, "index.md", content=home))
+    return files
+
+
+if __name__ == "__main__":
+    for page, write in PAGES.items():
+        (Path(sys.argv[1]) / f"{page}.md").write_text(write(), encoding="utf-8")

@@ -1,0 +1,85 @@
+"""The documentation: its reference is complete and made from the code, its code blocks run, its site is whole."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import trans_encoder
+from trans_encoder.cli import COMMANDS, app
+from trans_encoder.cli.writing import write_pairs
+from trans_encoder.config import EngineConfig, Inputs, MemberConfig, RunConfig, TrainingPlan
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+RUN = sorted([*DOCS.glob("tutorials/*.md"), *DOCS.glob("how-to/*.md")])
+SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def pages():
+    sys.path.insert(0, str(DOCS / "reference"))
+    import pages
+
+    yield pages
+    sys.path.remove(str(DOCS / "reference"))
+
+
+def test_every_setting_is_in_the_reference_with_its_docstring(pages):
+    page = pages.settings_page()
+    tables = {
+        "": RunConfig,
+        "members.": MemberConfig,
+        "cross.": TrainingPlan,
+        "inputs.": Inputs,
+        "engine.": EngineConfig,
+    }
+    for prefix, model in tables.items():
+        for name, info in model.model_fields.items():
+            (row,) = [line for line in page.splitlines() if line.startswith(f"| `{prefix}{name}` |")][:1]
+            assert " ".join(info.description.split()).replace("|", "\\|") in row
+
+
+def test_every_command_is_in_the_reference_with_its_options(pages):
+    page = pages.commands_page()
+    for command in COMMANDS:
+        _, _, part = page.partition(f"\n## {command.__name__}\n")
+        assert f"Usage: trans-encoder {command.__name__}" in part
+        assert "--json" in part
+
+
+def test_every_public_name_is_in_the_reference(pages):
+    page = pages.python_page()
+    for name in trans_encoder.__all__:
+        assert re.search(rf"^::: trans_encoder[\w.]*\.{name}$", page, flags=re.MULTILINE), name
+
+
+def test_every_page_is_in_the_navigation_and_the_other_way_round():
+    named = set(re.findall(r"[\w/-]+\.md", yaml.safe_dump(SITE["nav"])))
+    there = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    assert named == there | {"index.md", *(f"reference/{name}.md" for name in ("commands", "settings", "python"))}
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
+def test_the_code_blocks_of_a_page_run_in_their_order(page, bert, pairs, sentences, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_pairs(pairs, tmp_path / "pairs.jsonl")
+    (tmp_path / "questions.txt").write_text("\n".join(sentences), encoding="utf-8")
+    blocks = re.findall(
+        r"^```(python|bash)\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
+    names: dict[str, object] = {}
+    for language, code in blocks:
+        code = code.replace("MODEL", str(bert))
+        if language == "python":
+            exec(compile(code, str(page), "exec"), names)
+            continue
+        for line in code.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["trans-encoder"]:
+                done = CliRunner().invoke(app, words[1:])
+                assert done.exit_code == 0, f"{line}\n{done.output}"
