@@ -243,7 +243,15 @@ TINY_RUN: dict[str, Any] = {
         "dev_steps": 5,
         "checkpoint_steps": 5,
     },
-    "bi": {"batch_size": 16, "learning_rate": 1e-3, "dropout": 0.1, "epochs": 2, "dev_steps": 4, "checkpoint_steps": 5},
+    "bi": {
+        "batch_size": 16,
+        "learning_rate": 1e-3,
+        "dropout": 0.1,
+        "epochs": 2,
+        "max_tokens": 32,
+        "dev_steps": 4,
+        "checkpoint_steps": 5,
+    },
 }
 """Overrides that make a run of tiny models take seconds, with checkpoints inside every training."""
 

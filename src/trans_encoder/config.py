@@ -7,10 +7,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from trans_encoder.errors import ConfigurationError
+from trans_encoder.plans import Frozen
+from trans_encoder.plans import OptimisationPlan as OptimisationPlan
+from trans_encoder.plans import TrainingPlan as TrainingPlan
 from trans_encoder.presets import PRESETS, Preset
 
 Layer = Mapping[str, Any]
@@ -24,47 +27,7 @@ _PATTERNS = {
 }
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
-
-
-class OptimisationPlan(_Frozen):
-    """How weights are trained, whatever the loss."""
-
-    batch_size: int = Field(gt=0)
-    """Examples in a batch."""
-    epochs: int = Field(gt=0)
-    """Passes over the examples."""
-    learning_rate: float = Field(gt=0)
-    """Peak learning rate; it decays linearly to zero."""
-    warmup_ratio: float = Field(default=0.0, ge=0, lt=1)
-    """Share of the steps in which the learning rate rises to its peak."""
-    weight_decay: float = Field(default=0.01, ge=0)
-    """AdamW weight decay, on everything but biases and layer norms."""
-    max_grad_norm: float = Field(default=1.0, gt=0)
-    """Gradients are clipped to this norm."""
-    max_tokens: int = Field(gt=2)
-    """Longest input: of a sentence for a bi-encoder, of a pair for a cross-encoder."""
-    group_by_length: bool = False
-    """A batch is made of a few runs of inputs of similar length: less padding, but a little less is learnt."""
-    dev_steps: int = Field(default=200, gt=0)
-    """A checkpoint is judged every so many steps, and at the end of each epoch."""
-    checkpoint_steps: int = Field(default=200, gt=0)
-    """The trainer's state is saved every so many steps; a killed run continues from there."""
-
-
-class TrainingPlan(OptimisationPlan):
-    """How one kind of encoder is trained in each cycle."""
-
-    loss: Literal["bce", "mse", "log-cosh"]
-    """Loss between the student's score and the label: bce (Eq. 2), mse (Eq. 3) or log-cosh."""
-    negatives: Literal["raw", "clamp"] = "clamp"
-    """What bce makes of labels outside [0, 1], such as negative cosines: clamp them, or take them raw (the paper)."""
-    dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout while a student learns; the model's own if not given."""
-
-
-class MemberConfig(_Frozen):
+class MemberConfig(Frozen):
     """One member of the team: a bi-encoder and the PLM that its cross-encoder starts from."""
 
     bi: str = Field(min_length=1)
@@ -110,7 +73,7 @@ class MemberConfig(_Frozen):
         return model
 
 
-class RunConfig(_Frozen):
+class RunConfig(Frozen):
     """Everything that decides a run, apart from its pairs and its dev set."""
 
     members: tuple[MemberConfig, ...] = Field(min_length=1)
@@ -186,7 +149,7 @@ class RunConfig(_Frozen):
         return tuple(named)
 
 
-class Inputs(_Frozen):
+class Inputs(Frozen):
     """Where a run's inputs and outputs are; the [inputs] table of a TOML file."""
 
     pairs: str | None = None
@@ -230,7 +193,7 @@ class Inputs(_Frozen):
         return [test] if isinstance(test, str) else test
 
 
-class EngineConfig(_Frozen):
+class EngineConfig(Frozen):
     """Where the stages of a run are done; the [engine] table of a TOML file. The result is the same."""
 
     name: Literal["local", "ray"] = "local"
@@ -253,7 +216,7 @@ class EngineConfig(_Frozen):
         return self
 
 
-class Job(_Frozen):
+class Job(Frozen):
     """A whole TOML file: the inputs, the engine and the run."""
 
     inputs: Inputs = Inputs()

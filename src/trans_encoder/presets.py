@@ -47,7 +47,6 @@ PRESETS: dict[str, dict[str, Any]] = {
             "learning_rate": 5e-5,
             "warmup_ratio": 0.1,
             "dropout": 0.0,
-            "max_tokens": 64,
         },
         "bi": {
             "loss": "mse",
@@ -55,7 +54,6 @@ PRESETS: dict[str, dict[str, Any]] = {
             "epochs": 3,
             "learning_rate": 1e-4,
             "dropout": 0.0,
-            "max_tokens": 32,
         },
     },
 }

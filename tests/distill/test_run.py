@@ -335,7 +335,7 @@ def test_a_start_that_was_better_is_kept_and_the_result_says_so(bert, pairs, dev
     assert result.helped["bi"] is False
     assert result.summary.startswith("It did not help the bi-encoder: the start")
     np.testing.assert_allclose(result.bi.score(dev), BiEncoder.load(bert).score(dev), atol=1e-6)
-    assert result.bi.max_tokens == BiEncoder.load(bert).max_tokens > make_config([str(bert)]).bi.max_tokens
+    assert result.bi.max_tokens == BiEncoder.load(bert).max_tokens > TINY_RUN["bi"]["max_tokens"]
     assert "unchanged" in (tmp_path / "best" / "bi" / "README.md").read_text()
 
 

@@ -72,7 +72,9 @@ def test_a_hub_model_without_a_card_has_no_base_model():
 
 
 def test_members_are_immutable_and_load_what_they_name(bert, roberta):
-    config, _ = resolve_members(make_config([f"{bert}={roberta}"], overrides={"device": "cpu"}))
+    config, _ = resolve_members(
+        make_config([f"{bert}={roberta}"], overrides={"device": "cpu", "bi.max_tokens": 32, "cross.max_tokens": 48})
+    )
     (member,) = assemble(config)
     assert isinstance(member.bi.load(), BiEncoder)
     cross = member.plm.load_cross(seed=1)

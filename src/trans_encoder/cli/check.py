@@ -51,6 +51,7 @@ def _as_dict(job: "Job", plan: "Plan", *, begun: bool) -> dict[str, Any]:
         "config": plan.config.model_dump(mode="json"),
         "notes": _notes(job, plan),
         "stages": [asdict(stage) for stage in plan.stages],
+        "lengths": [asdict(length) for length in plan.lengths],
         "seconds": plan.seconds,
     }
 
@@ -69,6 +70,7 @@ def _shown(job: "Job", plan: "Plan", *, begun: bool) -> Shown:
         f"{job.count:,} pairs from {job.source}",
         f"Up to {config.cycles} cycles, preset {config.preset}, strategy {config.strategy}; {_choice(job)}",
         *(f"{member.name}: bi-encoder {member.bi}, cross-encoder from {member.plm}" for member in config.members),
+        *(f"Lengths: {length}" for length in plan.lengths),
         *(f"Note: {note}" for note in _notes(job, plan)),
         f"Run folder: {job.out}" + (" (begun already: the run would continue)" if begun else ""),
     ]

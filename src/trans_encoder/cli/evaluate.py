@@ -20,7 +20,7 @@ from trans_encoder.cli.options import (
     SkipBad,
     TrustRemoteCode,
 )
-from trans_encoder.cli.output import print_result, score_table
+from trans_encoder.cli.output import print_result, say_cuts, score_table
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import show_progress
 
@@ -58,6 +58,8 @@ def evaluate(
             tests = {str(file): Reading(columns, skip_bad).test_set(file) for file in test or []}
         encoders = Loading(kind, pooling, max_tokens, prompt, prompt1, prompt2, trust_remote_code).load(models)
         result = run(encoders, tests)
+    for model, cuts in result.cuts.items():
+        say_cuts(model, cuts)
     shown = {**result.scores, "average": result.average}
     title = f"{result.task}: {' + '.join(result.models)}"
     caption = "an ensemble: the mean of the models' scores" if len(models) > 1 else None

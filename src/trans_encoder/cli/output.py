@@ -1,14 +1,20 @@
 """What commands print: results on standard output, everything else on standard error."""
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from trans_encoder.ranks import is_first_rank
+
+if TYPE_CHECKING:
+    from trans_encoder.encoders.lengths import Cuts
+
+logger = logging.getLogger(__name__)
 
 Shown = str | Table | Sequence[str | Table]
 """What people read: lines as they are, tables laid out."""
@@ -24,6 +30,12 @@ def print_result(result: Mapping[str, Any], *, as_json: bool, shown: Shown) -> N
     for part in [shown] if isinstance(shown, str | Table) else shown:
         # Text is for scripts as well: never folded, and a bracket in a path is no markup.
         typer.echo(part) if isinstance(part, str) else Console(markup=False, highlight=False).print(part)
+
+
+def say_cuts(model: str, cuts: "Cuts") -> None:
+    """Say on standard error how many texts a model cut, if any."""
+    if cuts.cut and is_first_rank():
+        logger.warning("%s: %s", model, cuts)
 
 
 def score_table(columns: Mapping[str, Mapping[str, float]], *, title: str, caption: str | None = None) -> Table:

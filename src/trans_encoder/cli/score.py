@@ -21,7 +21,7 @@ from trans_encoder.cli.options import (
     SkipBad,
     TrustRemoteCode,
 )
-from trans_encoder.cli.output import print_result
+from trans_encoder.cli.output import print_result, say_cuts
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import show_progress
 
@@ -52,6 +52,7 @@ def score(
     """
     from trans_encoder.cli.reading import Reading
     from trans_encoder.cli.writing import write_pairs, writer_of
+    from trans_encoder.encoders.lengths import count_cuts
 
     if out is not None:
         writer_of(out)
@@ -59,9 +60,12 @@ def score(
         read = Reading(columns, skip_bad).pairs(pairs, others=out is not None)
         (encoder,) = Loading(kind, pooling, max_tokens, prompt, prompt1, prompt2, trust_remote_code).load([model])
         scores = encoder.score(read)
+        cuts = count_cuts(encoder, read)
         if out is not None:
             write_pairs(read.with_scores(scores), out)
-    result = {"model": model, "kind": encoder.kind, "count": len(read), "mean": float(scores.mean())}
+    say_cuts(model, cuts)
+    about = {"model": model, "kind": encoder.kind, "count": len(read)}
+    result = {**about, "mean": float(scores.mean()), "cuts": {model: cuts.to_dict()}}
     if out is not None:
         shown = f"{out}: {len(read)} pairs, mean score {result['mean']:.4f}"
         print_result({**result, "out": str(out)}, as_json=json, shown=shown)
@@ -91,6 +95,7 @@ def label(
     """
     from trans_encoder.cli.reading import Reading
     from trans_encoder.distill.labels import label as run
+    from trans_encoder.encoders.lengths import count_cuts
 
     if out.suffix != ".parquet":
         raise ConfigurationError(f"cannot write labels to {out}; give a name that ends in .parquet")
@@ -99,5 +104,14 @@ def label(
         teachers = Loading(kind, pooling, max_tokens, prompt, prompt1, prompt2, trust_remote_code).load(models)
         labels = run(read, teachers)
         labels.save(out)
-    result = {"teachers": models, "count": len(read), "mean": float(labels.scores.mean()), "out": str(out)}
+        cuts = {teacher.name: count_cuts(teacher, read) for teacher in teachers}
+    for teacher, cut in cuts.items():
+        say_cuts(teacher, cut)
+    result = {
+        "teachers": models,
+        "count": len(read),
+        "mean": float(labels.scores.mean()),
+        "cuts": {teacher: cut.to_dict() for teacher, cut in cuts.items()},
+        "out": str(out),
+    }
     print_result(result, as_json=json, shown=f"{out}: {len(read)} pairs, mean label {result['mean']:.4f}")

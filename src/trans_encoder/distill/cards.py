@@ -31,8 +31,8 @@ class Facts:
     """Whether every cycle after the first had new pairs of the same text."""
 
 
-def write_card(chosen: Candidate, start: Candidate, *, facts: Facts) -> str:
-    """Write the card of a chosen model."""
+def write_card(chosen: Candidate, start: Candidate, *, facts: Facts, lengths: str | None = None) -> str:
+    """Write the card of a chosen model; `lengths` says what it learnt from and what it cuts."""
     bi = chosen.model.kind == "bi"
     usage = _BI_USAGE if bi else _CROSS_USAGE
     (member,) = (member for member in facts.config.members if member.name == chosen.model.name)
@@ -55,6 +55,7 @@ def write_card(chosen: Candidate, start: Candidate, *, facts: Facts) -> str:
             "## How it was made",
             "",
             *[f"- {line}" for line in _facts(chosen, start, facts=facts)],
+            *([f"- Lengths: {lengths}"] if lengths else []),
             *([f"- Training of {chosen.model.kind}-encoders: {_plan(plan)}"] if chosen.cycle else []),
             "",
             *_LICENCE,

@@ -9,6 +9,7 @@ from typing import Any
 
 from trans_encoder.config import RunConfig
 from trans_encoder.distill.cards import Facts, write_card
+from trans_encoder.distill.cuts import cut_notes, learnt_lengths
 from trans_encoder.distill.cycle import START, Workshop
 from trans_encoder.distill.judges import LEARNT, Comparison, Judge, Verdict
 from trans_encoder.distill.result import RESULT, Chosen, MemberResult
@@ -56,12 +57,12 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
             stages.append(_keep(best, start, place=place, workshop=workshop, facts=facts))
             helped = _compare(member, best, start, kind=kind, judge=workshop.judge).helped
             chosen[kind] = Chosen(place, best.cycle, best.step, best.score, helped, best.agreement)
-            kept[kind].append(best.model.at(root / place, pooling=None))
+            kept[kind].append(best.model.at(root / place, pooling=None, max_tokens=None))
         results[member.name] = MemberResult(member.start.source, start.score, chosen["bi"], chosen.get("cross"))
     workshop.folder.complete(stages)
     work = Conclude(
         results=results,
-        starts=tuple(member.start for member in team),
+        starts=tuple(member.given for member in team),
         kept={kind: tuple(models) for kind, models in kept.items()},
         cycles=cycles,
         judge=workshop.judge,
@@ -70,6 +71,7 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
         notes=(
             *notes,
             *_remined(workshop, team, cycles=cycles),
+            *cut_notes(root, team, cycles=cycles, kinds=kinds),
             *_outside(root, team, cycles=cycles, kinds=kinds),
             *_unlearnt(root, team, cycles=cycles, kinds=kinds),
             *_floor(root, workshop.judge),
@@ -113,18 +115,19 @@ def _compare(member: Member, best: Candidate, start: Candidate, *, kind: Kind, j
 
 def _candidates(member: Member, kind: Kind, *, root: Path, cycles: int) -> list[Candidate]:
     """Return the start and what each cycle made; a cross-encoder has no start and is compared with the bi-encoder's."""
-    found = [Candidate(member.start, cycle=0, step=0, score=read_json(root / START)[member.name]["score"])]
+    found = [Candidate(member.given, cycle=0, step=0, score=read_json(root / START)[member.name]["score"])]
     for cycle in range(1, cycles + 1):
         folder = root / f"cycle-{cycle}" / member.name / kind
         training = read_json(folder / TRAINING)
-        model = (member.start if kind == "bi" else member.plm).at(folder, pooling=None)
+        model = (member.start if kind == "bi" else member.plm).at(folder, pooling=None, max_tokens=None)
         learnt = training["agreement"]
         found.append(Candidate(model, cycle, training["best_step"], training["best_score"], learnt))
     return found
 
 
 def _keep(best: Candidate, start: Candidate, *, place: str, workshop: Workshop, facts: Facts) -> Stage:
-    card = write_card(best, start, facts=facts)
+    lengths = learnt_lengths(Path(best.model.source)) if best.cycle else None
+    card = write_card(best, start, facts=facts, lengths=lengths)
     inputs = {"model": workshop.digest(best.model), "card": hashlib.sha256(card.encode()).hexdigest()}
     return Stage(place, inputs, Keep(best.model, is_start=best.cycle == 0, card=card), by="owner")
 

@@ -69,7 +69,7 @@ class Workshop:
 
     def prepare(self, team: Team, pairs: PairSet) -> None:
         """Put the pairs and the starts' scores into the run folder."""
-        starts = tuple(member.start for member in team)
+        starts = tuple(member.given for member in team)
         inputs = {"models": [self.digest(start) for start in starts], "judge": self._judged_by()}
         self.folder.complete([Stage(PAIRS, {"pairs": pairs.hash}, SavePairs(pairs), by="owner")])
         self.folder.complete([Stage(START, inputs, JudgeStarts(starts, self.judge), by="all")])
@@ -185,9 +185,9 @@ class Workshop:
 
     def _taught(self, member: Member, kind: Kind, stage: str) -> Member:
         if kind == "bi":
-            # The saved folder knows its own pooling.
-            return member.with_bi(member.start.at(self._path(stage), pooling=None))
-        return member.with_cross(member.plm.at(self._path(stage)))
+            # The saved folder knows its own pooling and length.
+            return member.with_bi(member.start.at(self._path(stage), pooling=None, max_tokens=None))
+        return member.with_cross(member.plm.at(self._path(stage), max_tokens=None))
 
     def _add_history(self, stages: Iterable[str]) -> None:
         """Add these trainings to the history; a continued run has them already, and its history never gets shorter."""

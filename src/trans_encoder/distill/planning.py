@@ -1,7 +1,7 @@
 """What a run would do and how long it would take, measured on a few batches of the very models and pairs."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +18,7 @@ from trans_encoder.distill.conclusion import harm_notes
 from trans_encoder.distill.judges import DevJudge, Judge, LabelFreeJudge, hold_out
 from trans_encoder.distill.team import Member, assemble, resolve_members
 from trans_encoder.encoders import BiEncoder, Encoder, Kind
+from trans_encoder.encoders.lengths import Cuts, count_cuts, fitting_length
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.mining import Mix, mine
 from trans_encoder.runs.trackers import check_trackers
@@ -25,6 +26,8 @@ from trans_encoder.runs.trackers import check_trackers
 _SCORED_PAIRS = 256
 _MINED_SENTENCES = 1000
 _FEW_STEPS, _MORE_STEPS = 1, 4
+SHORT: Mapping[Kind, int] = {"bi": 32, "cross": 64}
+"""The paper's lengths, which longer ones are compared with."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,32 @@ class PlannedStage:
 
 
 @dataclass(frozen=True)
+class PlannedLength:
+    """The length that a member's encoders of one kind learn at, and what a shorter one would cost instead."""
+
+    member: str
+    cuts: Cuts
+    """What is cut in training, and to which length."""
+    own_cuts: Cuts
+    """What the model cuts wherever it scores."""
+    seconds: float
+    """Estimated time of one training."""
+    shorter_cuts: Cuts
+    """What would be cut in training at the shorter length."""
+    shorter_seconds: float
+    """Estimated time of one training at the shorter length."""
+
+    def __str__(self) -> str:
+        shorter = self.shorter_cuts
+        return (
+            f"{self.member}, {self.cuts.kind}-encoder: trained on up to {self.cuts.max_tokens:,} tokens: {self.cuts}. "
+            f"With {shorter.max_tokens:,} tokens, {shorter.cut:,} would be cut, and a training take "
+            f"{self.shorter_seconds:.0f} s instead of {self.seconds:.0f} s. The model itself takes "
+            f"{self.own_cuts.max_tokens:,} tokens: {self.own_cuts}"
+        )
+
+
+@dataclass(frozen=True)
 class Plan:
     """What a run would do."""
 
@@ -51,6 +80,7 @@ class Plan:
     """As resolved, with the PLM of each member."""
     notes: tuple[str, ...]
     stages: tuple[PlannedStage, ...]
+    lengths: tuple[PlannedLength, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -77,15 +107,20 @@ def plan_run(
         pairs, held_out = hold_out(pairs, seed=config.seed)
         judge = LabelFreeJudge.of(held_out, seed=config.seed)
     team, judged_count = assemble(resolved), len(judge.pairs) if judge else 0
-    stages = [
-        stage
+    planned = [
+        part
         for member in team
-        for stage in (
+        for part in (
             *_mining(member, resolved, pairs, text=remined, mix=mix),
             *_stages(member, resolved, pairs, judged_count),
         )
     ]
-    return Plan(config=resolved, notes=(*notes, *harm_notes(team, judge)), stages=tuple(stages))
+    return Plan(
+        config=resolved,
+        notes=(*notes, *harm_notes(team, judge)),
+        stages=tuple(part for part in planned if isinstance(part, PlannedStage)),
+        lengths=tuple(part for part in planned if isinstance(part, PlannedLength)),
+    )
 
 
 def _mining(
@@ -105,7 +140,9 @@ def _mining(
         yield PlannedStage(member.name, "label them with the start", len(pairs), 0, seconds, config.cycles - 1)
 
 
-def _stages(member: Member, config: RunConfig, pairs: PairSet, judged_count: int) -> Iterator[PlannedStage]:
+def _stages(
+    member: Member, config: RunConfig, pairs: PairSet, judged_count: int
+) -> Iterator[PlannedStage | PlannedLength]:
     kinds: tuple[Kind, ...] = ("bi",) if config.formulation == "bi" else ("bi", "cross")
     for kind in kinds:
         encoder = member.start.load() if kind == "bi" else member.plm.load_cross(seed=config.seed)
@@ -115,9 +152,27 @@ def _stages(member: Member, config: RunConfig, pairs: PairSet, judged_count: int
         yield PlannedStage(member.name, labelling, len(pairs), 0, per_score * len(pairs), config.cycles)
         steps = plan.epochs * math.ceil(len(pairs) * (2 if both else 1) / plan.batch_size)
         judgements = steps // plan.dev_steps + plan.epochs
-        seconds = steps * _seconds_per_step(encoder, pairs, plan) + judgements * judged_count * per_score
+        length = _length(member, encoder, pairs, plan=plan, steps=steps)
         training = f"train the {kind}-encoder"
+        seconds = length.seconds + judgements * judged_count * per_score
         yield PlannedStage(member.name, training, steps * plan.batch_size, steps, seconds, config.cycles)
+        yield length
+
+
+def _length(member: Member, encoder: Encoder, pairs: PairSet, *, plan: TrainingPlan, steps: int) -> PlannedLength:
+    """Time trainings at the planned length and at a shorter one: the paper's if that is shorter, else half of it."""
+    own = count_cuts(encoder, pairs)
+    chosen = plan.given_tokens or fitting_length(encoder, pairs)
+    short = SHORT[encoder.kind] if SHORT[encoder.kind] < chosen else max(chosen // 2, 4)
+    both = [
+        (
+            count_cuts(encoder, pairs, max_tokens=length),
+            steps * _seconds_per_step(encoder, pairs, plan.model_copy(update={"max_tokens": length})),
+        )
+        for length in (chosen, short)
+    ]
+    (cuts, seconds), (shorter_cuts, shorter_seconds) = both
+    return PlannedLength(member.name, cuts, own, seconds, shorter_cuts, shorter_seconds)
 
 
 def _seconds_per_score(encoder: Encoder, pairs: PairSet) -> float:

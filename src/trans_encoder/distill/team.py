@@ -101,8 +101,10 @@ class Member:
     """One member of the team: where its students start from, and its latest bi- and cross-encoder."""
 
     name: str
+    given: ModelRef
+    """The first bi-encoder as the user has it: what results are compared with, and what is kept if none is better."""
     start: ModelRef
-    """The first bi-encoder."""
+    """The first bi-encoder as it labels and as students start from it: cut to the length of the training, if given."""
     plm: ModelRef
     """What its cross-encoders start from under the strategy "refresh"."""
     bi: ModelRef
@@ -200,7 +202,7 @@ def _member(member: MemberConfig, config: RunConfig) -> Member:
         name=str(member.name),
         kind="bi",
         source=member.bi,
-        max_tokens=config.bi.max_tokens,
+        max_tokens=config.bi.given_tokens,
         pooling=member.pooling,
         prompts=member.prompts,
         device=None if config.device == "auto" else config.device,
@@ -209,8 +211,10 @@ def _member(member: MemberConfig, config: RunConfig) -> Member:
         fast=None if config.fast else False,
     )
     source = member.plm or member.bi
-    plm = replace(start, kind="cross", source=source, max_tokens=config.cross.max_tokens, pooling=None, prompts=None)
-    return Member(name=start.name, start=start, plm=plm, bi=start, supervised=bool(member.supervised))
+    cross_tokens = config.cross.given_tokens
+    plm = replace(start, kind="cross", source=source, max_tokens=cross_tokens, pooling=None, prompts=None)
+    given = replace(start, max_tokens=None)
+    return Member(start.name, given, start, plm, bi=start, supervised=bool(member.supervised))
 
 
 def may_know_labels(model: str) -> bool:

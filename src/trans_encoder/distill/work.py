@@ -8,7 +8,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, cast
 
@@ -19,6 +19,7 @@ from trans_encoder.distill.labels import PseudoLabels, anchored, label
 from trans_encoder.distill.shards import LabelShard, Sharded, cut
 from trans_encoder.distill.team import Member, ModelRef
 from trans_encoder.encoders import BiEncoder, Encoder, Kind
+from trans_encoder.encoders.lengths import count_cuts
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.files import atomic_file, atomic_folder, sha256, write_json
@@ -187,6 +188,8 @@ class Train:
                 "kind": kind,
                 "seed": self.student.seed,
                 "labels": len(labels),
+                "cuts": training.cuts.to_dict() if training.cuts else None,
+                "own_cuts": count_cuts(training.encoder, labels.pairs).to_dict(),
                 "outside": labels.outside_unit if self.plan.loss == "bce" else 0,
                 "negatives": self.plan.negatives,
                 "best_step": training.best_step,
@@ -243,7 +246,7 @@ class Keep:
         """Write the model folder."""
         with atomic_folder(path) as temporary:
             if self.is_start:
-                replace(self.model, max_tokens=None).load().save(temporary)
+                self.model.load().save(temporary)
             else:
                 shutil.copytree(
                     self.model.source, temporary, dirs_exist_ok=True, ignore=shutil.ignore_patterns(TRAINING)

@@ -8,6 +8,7 @@ import numpy as np
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.encoders import Encoder
 from trans_encoder.encoders.loading import Kind
+from trans_encoder.encoders.tokens import Integers
 
 COVERED = 0.99
 """Share of the texts (for a cross-encoder: of the pairs) that a length found from the data leaves whole."""
@@ -51,11 +52,15 @@ def count_cuts(encoder: Encoder, pairs: PairSet, *, max_tokens: int | None = Non
 
 def fitting_length(encoder: Encoder, pairs: PairSet) -> int:
     """Return the shortest length that leaves at least 99 % of the inputs whole, bounded by what the model takes."""
-    lengths = _whole_lengths(encoder, pairs)
+    return covering(_whole_lengths(encoder, pairs), limit=encoder.token_limit)
+
+
+def covering(lengths: Integers, *, limit: int) -> int:
+    """Return the shortest length that covers at least 99 % of these, rounded up, but at most `limit`."""
     needed = int(np.quantile(lengths, COVERED, method="inverted_cdf")) if len(lengths) else _MULTIPLE
-    return min(-(-needed // _MULTIPLE) * _MULTIPLE, encoder.token_limit)
+    return min(-(-needed // _MULTIPLE) * _MULTIPLE, limit)
 
 
-def _whole_lengths(encoder: Encoder, pairs: PairSet) -> Any:
+def _whole_lengths(encoder: Encoder, pairs: PairSet) -> Integers:
     # Tokenised as for scoring, so that neither is done twice.
     return encoder.whole_lengths(encoder.tokeniser(pairs, max_tokens=encoder.max_tokens))

@@ -1,7 +1,7 @@
 """Training of either kind of encoder: one trainer, exact continuation, the best checkpoint kept."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from trans_encoder.config import OptimisationPlan, TrainingPlan
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.encoders import Encoder
+from trans_encoder.encoders.lengths import Cuts, count_cuts, fitting_length
 from trans_encoder.encoders.loading import Precision, set_dropout
 from trans_encoder.encoders.losses import LOSSES, TAKES_LOGITS
 from trans_encoder.encoders.tokens import Integers
@@ -69,6 +70,8 @@ class Training:
     history: list[Checkpoint] = field(default_factory=list)
     best_step: int = 0
     best_score: float | None = None
+    cuts: Cuts | None = None
+    """What was cut of the inputs that it learnt from, and to which length."""
 
 
 def train(
@@ -80,7 +83,9 @@ def train(
     """
     if labelled.scores is None or len(labelled) == 0:
         raise DataError("training needs pairs with labels; got none. Label the pairs first (trans-encoder label)")
-    return fit(student, Imitation(student, labelled, plan=plan, both_orders=both_orders), plan=plan, options=options)
+    objective = Imitation(student, labelled, plan=plan, both_orders=both_orders)
+    training = fit(student, objective, plan=plan, options=options)
+    return replace(training, cuts=count_cuts(student, labelled, max_tokens=objective.max_tokens))
 
 
 def fit(student: Encoder, objective: Objective, *, plan: OptimisationPlan, options: TrainingOptions) -> Training:
@@ -95,24 +100,27 @@ class Imitation:
 
     def __init__(self, student: Encoder, labelled: PairSet, *, plan: TrainingPlan, both_orders: bool) -> None:
         """Tokenise the pairs; both orders of a pair share its tokens and its label."""
-        # Only what is learnt from is cut: the student keeps its own length for judging, and is saved with it.
-        self._max_tokens = plan.max_tokens
+        # Only what is learnt from is cut. The student keeps its own length for judging, and is saved with it, unless
+        # it learns from longer inputs than that.
+        self.max_tokens = plan.given_tokens or fitting_length(student, labelled)
+        if self.max_tokens > student.max_tokens:
+            student.model.max_seq_length = self.max_tokens
         if plan.dropout is not None:
             set_dropout(student.model, plan.dropout)
         self.module: nn.Module = _Imitator(student, plan.loss)
         self._student = student
-        pairs = student.tokeniser(labelled, max_tokens=plan.max_tokens)
+        pairs = student.tokeniser(labelled, max_tokens=self.max_tokens)
         labels = np.asarray(labelled.scores, dtype=np.float32)
         if plan.loss == "bce" and plan.negatives == "clamp":
             labels = labels.clip(0, 1)
         self._pairs = pairs.both_orders() if both_orders else pairs
         self._labels = torch.from_numpy(np.tile(labels, 2) if both_orders else labels)
-        self.lengths = student.lengths(self._pairs, max_tokens=self._max_tokens)
+        self.lengths = student.lengths(self._pairs, max_tokens=self.max_tokens)
         self.vocabulary = np.append(pairs.tokens.distinct(), student.layout.ids)
 
     def collate(self, rows: Integers) -> dict[str, Any]:
         """Build a batch of pairs with their labels."""
-        batch = self._student.collate(self._pairs, rows, max_tokens=self._max_tokens)
+        batch = self._student.collate(self._pairs, rows, max_tokens=self.max_tokens)
         return {**batch, "labels": self._labels[torch.from_numpy(rows)]}
 
 

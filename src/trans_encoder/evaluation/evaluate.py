@@ -1,7 +1,7 @@
 """Evaluation of bi-encoders, cross-encoders and ensembles of either, as in the paper."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import Task, TestSet
-from trans_encoder.encoders import load_encoder
+from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
+from trans_encoder.encoders.lengths import Cuts, count_cuts
 from trans_encoder.encoders.sharing import Scorer, Together
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.evaluation.metrics import auc, spearman
@@ -31,6 +32,8 @@ class Evaluation:
     """Spearman's rho or AUC of each test set, x100."""
     counts: dict[str, int]
     """Pairs in each test set."""
+    cuts: dict[str, Cuts] = field(default_factory=dict)
+    """What each model cut of the test sets' texts, at its own length."""
 
     @property
     def average(self) -> float:
@@ -45,6 +48,7 @@ class Evaluation:
             "scores": self.scores,
             "average": self.average,
             "counts": self.counts,
+            "cuts": {model: cuts.to_dict() for model, cuts in self.cuts.items()},
         }
 
 
@@ -68,6 +72,11 @@ def evaluate(models: Model | Sequence[Model], task: Task | TestSet | PairSet | M
         models=tuple(f"{encoder.name} ({encoder.kind})" for encoder in encoders),
         scores={key: measure(parts[key], test) for key, test in tests.items()},
         counts={key: len(test.pairs) for key, test in tests.items()},
+        cuts={
+            f"{encoder.name} ({encoder.kind})": count_cuts(encoder, pairs)
+            for encoder in encoders
+            if isinstance(encoder, BiEncoder | CrossEncoder)
+        },
     )
 
 

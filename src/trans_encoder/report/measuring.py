@@ -40,8 +40,8 @@ def _models(run: Path) -> Iterator[tuple[ModelKey, ModelRef]]:
     members = Result.open(run).members
     for member in assemble(config_of(run)):
         chosen = members[member.name]
-        kept = member.start.at(run / chosen.bi.folder, pooling=None)
-        yield ModelKey("start", member.name, "bi"), member.start
-        yield ModelKey("best", member.name, "bi"), member.start if chosen.bi.cycle == 0 else kept
+        kept = member.given.at(run / chosen.bi.folder, pooling=None)
+        yield ModelKey("start", member.name, "bi"), member.given
+        yield ModelKey("best", member.name, "bi"), member.given if chosen.bi.cycle == 0 else kept
         if chosen.cross:
-            yield ModelKey("best", member.name, "cross"), member.plm.at(run / chosen.cross.folder)
+            yield ModelKey("best", member.name, "cross"), member.plm.at(run / chosen.cross.folder, max_tokens=None)

@@ -12,6 +12,7 @@ from trans_encoder.distill.bootstrap.plan import ContrastPlan
 from trans_encoder.distill.bootstrap.views import TokenIds, mask_span
 from trans_encoder.encoders.batching import assemble
 from trans_encoder.encoders.bi import BiEncoder
+from trans_encoder.encoders.lengths import covering
 from trans_encoder.encoders.tokens import Integers, PairTokens
 from trans_encoder.fast import Inputs
 
@@ -23,7 +24,8 @@ class Contrast:
         """Contrast these positives; the seed decides the masked spans."""
         self.module: nn.Module = _Contraster(encoder, temperature=plan.temperature)
         self._layout, self._runner = encoder.layout, encoder.runner
-        self._room = plan.max_tokens - encoder.layout.extra
+        whole = positives.tokens.whole + encoder.layout.extra
+        self._room = (plan.given_tokens or covering(whole, limit=encoder.token_limit)) - encoder.layout.extra
         self._positives, self._seed = positives, seed
         self._span = plan.span_tokens if plan.objective == "mirror" else 0
         self._mask_id = encoder.model.tokenizer.mask_token_id

@@ -35,7 +35,6 @@ PRESETS: dict[PresetName, dict[str, Any]] = {
         "epochs": 1,
         "learning_rate": 1e-4,
         "warmup_ratio": 0.1,
-        "max_tokens": 32,
         "dev_steps": 100,
         "group_by_length": True,
         "checkpoint_steps": 50,

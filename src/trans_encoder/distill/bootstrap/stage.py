@@ -112,7 +112,7 @@ class Bootstrap:
 
     def origin(self) -> Mapping[str, Any]:
         """Return the hashes of what the result is made from."""
-        model = ModelRef("start", "bi", self.model, max_tokens=self.plan.max_tokens)
+        model = ModelRef("start", "bi", self.model, max_tokens=None)
         return {
             "text": {"sentences": len(self.text), "hash": self.text.hash},
             "judge": self.judge and self.judge.fingerprint,

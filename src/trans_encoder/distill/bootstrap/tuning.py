@@ -52,5 +52,6 @@ def find_positives(text: Text, *, plan: ContrastPlan, seed: int) -> Integers:
 def tokenised(encoder: BiEncoder, text: Text, pairs: Integers, *, plan: ContrastPlan) -> PairTokens:
     """Tokenise the sentences that are in these pairs."""
     used, place = np.unique(pairs, return_inverse=True)
-    tokens = tokenise(encoder.model.tokenizer, text.sentences.take(pa.array(used)), max_tokens=plan.max_tokens)
+    most = plan.given_tokens or encoder.token_limit
+    tokens = tokenise(encoder.model.tokenizer, text.sentences.take(pa.array(used)), max_tokens=most)
     return PairTokens(tokens, place.reshape(-1, 2).astype(np.int32), np.zeros(len(tokens), dtype=np.int8))
