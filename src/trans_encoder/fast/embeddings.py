@@ -107,8 +107,8 @@ def word_embeddings(model: Any) -> nn.Embedding | None:
     """Return a model's word embeddings if they are a plain table that is trained and used in one place only."""
     if os.environ.get("TRANS_ENCODER_SMALL_EMBEDDINGS") == "0":
         return None
-    body = getattr(model[0], "model", None)
-    table = body.get_input_embeddings() if hasattr(body, "get_input_embeddings") else None
+    body: Any = getattr(model[0], "model", None)
+    table: Any = body.get_input_embeddings() if hasattr(body, "get_input_embeddings") else None
     plain = type(table) is nn.Embedding and table.max_norm is None and table.weight.requires_grad
     if not plain or "forward" in vars(table):
         return None
