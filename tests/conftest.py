@@ -235,6 +235,8 @@ TINY_RUN: dict[str, Any] = {
     "device": "cpu",
     "cycles": 2,
     "patience": 0,
+    "scale": "none",
+    "both_orders_labels": False,
     "cross": {
         "batch_size": 16,
         "learning_rate": 1e-3,

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trans_encoder.config import MemberConfig, RunConfig, load_config
+    from trans_encoder.config import RunConfig, load_config
     from trans_encoder.data.pairs import PairSet
     from trans_encoder.data.tasks import Task, TestSet, load_task
     from trans_encoder.data.text import Text
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from trans_encoder.exporting import export
     from trans_encoder.mining import mine
     from trans_encoder.paper.experiment import experiment
+    from trans_encoder.participants import MemberConfig, TeacherConfig
     from trans_encoder.report import write_report
 
 __version__ = version("trans-encoder")
@@ -33,7 +34,7 @@ _HOMES = {
     "CrossEncoder": "encoders",
     "DataError": "errors",
     "Evaluation": "evaluation.evaluate",
-    "MemberConfig": "config",
+    "MemberConfig": "participants",
     "MissingExtraError": "errors",
     "PairSet": "data.pairs",
     "PseudoLabels": "distill.labels",
@@ -41,6 +42,7 @@ _HOMES = {
     "RunConfig": "config",
     "RunError": "errors",
     "Task": "data.tasks",
+    "TeacherConfig": "participants",
     "TestSet": "data.tasks",
     "Text": "data.text",
     "TransEncoderError": "errors",
@@ -73,6 +75,7 @@ __all__ = [
     "RunConfig",
     "RunError",
     "Task",
+    "TeacherConfig",
     "TestSet",
     "Text",
     "TransEncoderError",

@@ -1,24 +1,23 @@
 """The configuration of a run: pydantic models, TOML files and overrides; every problem reported at once."""
 
-import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from trans_encoder.errors import ConfigurationError
+from trans_encoder.participants import MemberConfig, TeacherConfig, free_name
 from trans_encoder.plans import Frozen
 from trans_encoder.plans import OptimisationPlan as OptimisationPlan
 from trans_encoder.plans import TrainingPlan as TrainingPlan
 from trans_encoder.presets import PRESETS, Preset
 
 Layer = Mapping[str, Any]
-PoolingMode = Literal["cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
-"""How token embeddings become a sentence embedding, by sentence-transformers' names."""
+Scale = Literal["none", "rank", "z"]
 
 _RESERVED = {"sentence1", "sentence2", "score", "pairs"}  # columns of label files; mined pairs beside members' folders
 _PATTERNS = {
@@ -27,57 +26,28 @@ _PATTERNS = {
 }
 
 
-class MemberConfig(Frozen):
-    """One member of the team: a bi-encoder and the PLM that its cross-encoder starts from."""
-
-    bi: str = Field(min_length=1)
-    """The first bi-encoder: a folder or a hub name."""
-    plm: str | None = Field(default=None, min_length=1)
-    """What the cross-encoder starts from; found from a table or the model's card if not given."""
-    pooling: PoolingMode | None = None
-    """How token embeddings become a sentence's; read from the checkpoint if not given."""
-    prompt: str | None = Field(default=None, min_length=1)
-    """Put before texts: a prompt's name ("query"), a text ("query: ") or none; the model's default if not given."""
-    prompt1: str | None = Field(default=None, min_length=1)
-    """The prompt of the first texts of pairs, if it is not that of both."""
-    prompt2: str | None = Field(default=None, min_length=1)
-    """The prompt of the second texts of pairs, if it is not that of both."""
-    supervised: bool | None = None
-    """Whether `bi` was trained on labels; found out if not given."""
-    learning_rate: float | None = Field(default=None, gt=0)
-    """Learning rate of this member's bi-encoders; if not given, that of all, or less for a start that knows labels."""
-    name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
-    """The member's name in the run folder; made from `bi` if not given."""
-
-    @property
-    def prompts(self) -> tuple[str | None, str | None] | None:
-        """The prompts of both sides; None if none was given."""
-        sides = self.prompt1 or self.prompt, self.prompt2 or self.prompt
-        return None if sides == (None, None) else sides
-
-    @classmethod
-    def parse(cls, text: str) -> "MemberConfig":
-        """Read `BI` or `BI=PLM`; an existing folder whose own name has an equals sign is taken whole."""
-        bi, found, plm = text.partition("=")
-        if not found or _exists(text):
-            return cls(bi=text)
-        if not bi or not plm:
-            raise ValueError(f'given "{text}", must be BI or BI=PLM, each a folder or a hub name')
-        return cls(bi=bi, plm=plm)
-
-    @field_validator("bi", "plm")
-    @classmethod
-    def _possible(cls, model: str | None) -> str | None:
-        if model is not None:
-            _exists(model)
-        return model
-
-
 class RunConfig(Frozen):
     """Everything that decides a run, apart from its pairs and its dev set."""
 
     members: tuple[MemberConfig, ...] = Field(min_length=1)
     """The team; one member is self-distillation, more are mutual distillation (section 2.4)."""
+    teachers: tuple[TeacherConfig, ...] = ()
+    """Frozen scorers that take part in every labelling: models, lexical, tokens, files of scores, Python functions."""
+    ask: float = Field(default=1.0, gt=0, le=1)
+    """Share of the pairs that teachers which cost much (cross-encoders, Python functions) are asked about: those that
+    the other teachers disagree on most."""
+    scale: Scale | None = None
+    """How scores are brought to one scale before they are averaged: none (the paper's plain mean), rank or z. If not
+    given, rank where there are several members or teachers, else none."""
+    merge: float | None = Field(default=None, gt=0, le=1)
+    """Share of the student in a new bi-encoder's weights, the rest is the start's. If not given, 1, but 0.75 where a
+    start may have been trained on labels."""
+    both_orders_labels: bool = True
+    """Cross-encoders label every pair in both orders, and the two scores are averaged; needs both_orders."""
+    calibrate: bool = True
+    """A cross-encoder that begins with a head has it calibrated to the labels' scale before it is trained."""
+    keep_agreed: float = Field(default=1.0, gt=0, le=1)
+    """Share of the pairs that students learn from: those on which the teachers agree most."""
     preset: Preset = "small"
     """The preset that every setting not given comes from."""
     seed: int = Field(default=42, ge=0, lt=2**32)
@@ -124,14 +94,15 @@ class RunConfig(Frozen):
     def _several(cls, trackers: Any) -> Any:
         return trackers.split(",") if isinstance(trackers, str) else trackers
 
-    @field_validator("members", mode="before")
+    @field_validator("members", "teachers", mode="before")
     @classmethod
-    def _parsed(cls, members: Any) -> Any:
-        if isinstance(members, str | Mapping | MemberConfig):
-            members = [members]
-        if not isinstance(members, Sequence):
-            return members
-        return [MemberConfig.parse(member) if isinstance(member, str) else member for member in members]
+    def _parsed(cls, given: Any, info: ValidationInfo) -> Any:
+        kind = MemberConfig if info.field_name == "members" else TeacherConfig
+        if isinstance(given, str | Mapping | MemberConfig | TeacherConfig):
+            given = [given]
+        if not isinstance(given, Sequence):
+            return given
+        return [kind.parse(each) if isinstance(each, str) else each for each in given]
 
     @field_validator("members")
     @classmethod
@@ -143,10 +114,26 @@ class RunConfig(Frozen):
             raise ValueError(f"a member may not be called {', '.join(sorted(_RESERVED.intersection(given)))}")
         taken, named = {*given, *_RESERVED}, []
         for member in members:
-            name = member.name or _free_name(member.bi, taken)
+            name = member.name or free_name(member.bi, taken)
             taken.add(name.lower())
             named.append(member.model_copy(update={"name": name}))
         return tuple(named)
+
+    @model_validator(mode="after")
+    def _teachers_named(self) -> Self:
+        """Name the teachers, apart from the members and from each other: each has a column in the labels."""
+        taken = {*_RESERVED, *(str(member.name).lower() for member in self.members)}
+        given = [teacher.name.lower() for teacher in self.teachers if teacher.name]
+        if len(set(given)) < len(given) or taken.intersection(given):
+            raise ValueError(f"teachers are named {', '.join(given)}: names must differ, also from those of members")
+        taken.update(given)
+        named = []
+        for teacher in self.teachers:
+            name = teacher.name or free_name(teacher.spec, taken)
+            taken.add(name.lower())
+            named.append(teacher.model_copy(update={"name": name}))
+        object.__setattr__(self, "teachers", tuple(named))  # frozen, but not yet handed out
+        return self
 
 
 class Inputs(Frozen):
@@ -305,25 +292,6 @@ def _parse_value(text: str) -> Any:
     return parsed["value"] if list(parsed) == ["value"] else text
 
 
-def _exists(model: str) -> bool:
-    """Say whether a model is a folder here; raise ValueError for what can be no name of one."""
-    try:
-        if "\0" in model:
-            raise ValueError("it holds a NUL")
-        model.encode()
-        return Path(model).expanduser().exists()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ValueError(f"{str(error)[:200]}; must be a folder or a hub name") from error
-
-
-def _free_name(model: str, taken: set[str]) -> str:
-    # The folders that runs put models in say nothing of the model: runs/tickets/best/bi is called tickets.
-    parts = [part for part in re.split(r"[/\\]", model) if part and part not in ("bi", "best")]
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", parts[-1] if parts else "").strip("._-")[:48] or "member"
-    names = (stem if number == 1 else f"{stem}-{number}" for number in range(1, 10_000))
-    return next(name for name in names if name.lower() not in taken)
-
-
 def _explain(problem: ErrorDetails) -> str:
     """Name the key, what was given and what is allowed."""
     parts = [str(part) for part in problem["loc"]]
@@ -349,8 +317,8 @@ def _explain(problem: ErrorDetails) -> str:
 
 def _keys() -> set[str]:
     """Every dotted key that a configuration may have."""
-    tables: dict[str, type[BaseModel]] = {"": RunConfig, "inputs.": Inputs, "cross.": TrainingPlan, "bi.": TrainingPlan}
-    tables |= {"members.": MemberConfig, "engine.": EngineConfig}
+    tables: dict[str, type[Frozen]] = {"": RunConfig, "inputs.": Inputs, "cross.": TrainingPlan, "bi.": TrainingPlan}
+    tables |= {"members.": MemberConfig, "teachers.": TeacherConfig, "engine.": EngineConfig}
     return {"inputs", "engine"} | {prefix + name for prefix, model in tables.items() for name in model.model_fields}
 
 

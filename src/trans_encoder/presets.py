@@ -11,6 +11,10 @@ def _paper(*, cycles: int, cross_epochs: int, bi_epochs: int, bi_batch_size: int
         "cycles": cycles,
         "anchor": 0.0,
         "patience": 0,
+        "scale": "none",
+        "merge": 1.0,
+        "both_orders_labels": False,
+        "calibrate": False,
         "cross": {
             "loss": "bce",
             "negatives": "raw",

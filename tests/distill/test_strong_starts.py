@@ -16,13 +16,13 @@ from trans_encoder.distill.judges import LabelFreeJudge, hold_out
 from trans_encoder.distill.labels import PseudoLabels
 from trans_encoder.distill.planning import plan_run
 from trans_encoder.distill.run import distil
-from trans_encoder.distill.team import ANCHOR, SMALL_STEPS, may_know_labels, resolve_members
+from trans_encoder.distill.team import ANCHOR, SMALL_STEPS, TEAM_STEPS, may_know_labels, resolve_members
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.report import write_report
 
 SHORT = {**TINY_RUN, "cycles": 1}
 KEPT = "harm to such a start cannot be seen without labels: its bi-encoder is kept in best/"
-MIXED_IN = "may have been trained on labels, so 0.7 of the starts' own scores are mixed into every later label"
+MIXED_IN = "may have been trained on labels: 0.7 of the first labels is mixed into every later label"
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,9 @@ def test_strong_members_learn_in_small_steps_unless_told_otherwise(bert, start):
         return [config.bi_plan(member).learning_rate for member in config.members]
 
     weak, strong = str(bert), str(start)
-    assert rates(weak, strong) == [1e-4, SMALL_STEPS]
+    assert rates(strong) == [SMALL_STEPS]
+    assert rates(weak, strong) == [1e-4, TEAM_STEPS]
+    assert rates(strong, overrides={"teachers": [weak]}) == [TEAM_STEPS]
     assert rates(strong, overrides={"bi": {"learning_rate": 1e-6}}) == [1e-6]
     assert rates(MemberConfig(bi=strong, learning_rate=3e-5)) == [3e-5]
     assert rates(strong, overrides={"anchor": 0.7}) == rates(strong, overrides={"supervised": False}) == [1e-4]

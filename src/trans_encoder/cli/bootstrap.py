@@ -9,7 +9,7 @@ import typer
 from trans_encoder.cli.options import Columns, Json, SkipBad, TrustRemoteCode, read_settings
 from trans_encoder.cli.output import print_result
 from trans_encoder.cli.texts import ColumnOption, Language, LineOption, TextPath, read_text
-from trans_encoder.config import PoolingMode
+from trans_encoder.participants import PoolingMode
 from trans_encoder.progress import show_progress
 
 _NAMES = ("text", "model", "out", "objective", "preset", "dev", "pooling", "seed", "trust_remote_code")

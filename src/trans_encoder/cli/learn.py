@@ -62,8 +62,8 @@ def learn(
     Example: `trans-encoder learn labels.parquet --model google-bert/bert-base-uncased --kind cross --out runs/learnt`
     """
     from trans_encoder.cli.reading import Reading
-    from trans_encoder.config import MemberConfig
     from trans_encoder.distill.learn import learn as run
+    from trans_encoder.participants import MemberConfig
 
     overrides = read_settings(assignments, options=_OPTIONS)
     (sides,) = choose_prompts(1, prompt=prompt, prompt1=prompt1, prompt2=prompt2)

@@ -37,6 +37,22 @@ Members = Annotated[
         "--model", metavar="BI[=PLM]", help="A bi-encoder and what its cross-encoder starts from; repeat for a team."
     ),
 ]
+Teachers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--teacher",
+        metavar="SPEC[=WEIGHT]",
+        help="A frozen scorer beside the team: a model, lexical, tokens, or a file of scores; repeatable.",
+    ),
+]
+Ask = Annotated[
+    float | None,
+    typer.Option(
+        "--ask",
+        metavar="FRACTION",
+        help="Ask cross-encoder teachers about this share of the pairs only: where the others disagree most.",
+    ),
+]
 PresetName = Annotated[
     str | None,
     typer.Option("--preset", metavar="NAME", help="small, paper-sts, paper-binary, or either of these with -large."),
@@ -97,6 +113,8 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
         prompt: PromptOption = None,
         prompt1: Prompt1 = None,
         prompt2: Prompt2 = None,
+        teacher: Teachers = None,
+        ask: Ask = None,
         preset: PresetName = None,
         dev: Dev = None,
         test: Test = None,
@@ -138,6 +156,8 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
             "engine.workers": workers,
             "engine.ray_address": ray_address,
             "members": model,
+            "teachers": teacher,
+            "ask": ask,
             "preset": preset,
             "seed": seed,
             "trust_remote_code": trust_remote_code,

@@ -161,6 +161,11 @@ class PairSet:
                 columns["sentence1"], columns["sentence2"], columns.get("score", [None] * len(batch)), strict=True
             )
 
+    def swapped(self) -> "PairSet":
+        """Return the pairs in the other order; no text is copied."""
+        names = ["sentence2", "sentence1", *self.table.column_names[2:]]
+        return PairSet(self.table.select(names).rename_columns(self.table.column_names))
+
     def between(self, start: int, stop: int) -> "PairSet":
         """Return the pairs from one place up to another; no text is copied."""
         return PairSet(self.table.slice(start, stop - start))

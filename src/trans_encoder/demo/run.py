@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trans_encoder.config import MemberConfig, PoolingMode
 from trans_encoder.data.documents import text_files
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.text import Text
@@ -19,6 +18,7 @@ from trans_encoder.encoders.known import KNOWN
 from trans_encoder.encoders.loading import is_sentence_encoder
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.files import read_json, write_json
+from trans_encoder.participants import MemberConfig, PoolingMode
 from trans_encoder.report import ModelKey, save_evaluation, write_report
 
 

@@ -9,11 +9,12 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from trans_encoder.config import MemberConfig, OptimisationPlan, RunConfig
+from trans_encoder.config import OptimisationPlan, RunConfig
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.selection import Candidate
 from trans_encoder.distill.team import UNSUPERVISED, card_facts, is_hub_name
 from trans_encoder.encoders import Kind
+from trans_encoder.participants import MemberConfig
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$^=-])")
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from trans_encoder.config import RunConfig
+from trans_encoder.config import RunConfig, Scale
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.judges import Judge
+from trans_encoder.distill.labels import Vote, fingerprint_of
 from trans_encoder.distill.remining import MineAgain, Miner
 from trans_encoder.distill.shards import parts
 from trans_encoder.distill.team import Member, ModelRef, Team
@@ -64,6 +65,8 @@ class Workshop:
     """Mines the pairs of every cycle but the first; without it all cycles have the same pairs."""
     held_out: PairSet | None = None
     """Pairs that the judge keeps to itself."""
+    teachers: tuple[Vote, ...] = ()
+    """Frozen teachers beside the team."""
     _digests: dict[ModelRef, Any] = field(default_factory=dict)
     _history: list[dict[str, Any]] = field(default_factory=list)
 
@@ -90,7 +93,7 @@ class Workshop:
         }
         work = MineAgain(self.miner, encoders, cycle, self.held_out)
         self.folder.complete([Stage(self._pairs(cycle), inputs, work)])
-        if self.config.anchor:
+        if self.config.anchor or self.teachers or self._scale != "none":
             self.folder.complete([self._labelling(self._start_labels(cycle), starts, cycle=cycle)])
 
     def label(self, team: Team, kind: Kind, *, cycle: int, learner: str | None = None) -> str:
@@ -112,9 +115,31 @@ class Workshop:
             labels = self._start_labels(cycle)
             anchor = Anchor(self._path(labels), float(self.config.anchor or 0))
             made_from |= {"anchor": anchor.weight, "start_labels": self.folder.digest(labels)}
-        work = Label(self._path(pairs), teachers, cycle, anchor)
+        start_labels = self._start_labels(cycle)
+        work = Label(
+            self._path(pairs),
+            teachers,
+            cycle,
+            anchor,
+            beside=self.teachers,
+            scale=self._scale,
+            known=None if name == start_labels or not self.teachers else self._path(start_labels),
+            earlier=tuple(self._path(self._start_labels(before)) for before in range(1, cycle)) if self.miner else (),
+        )
+        made_from |= self._beside()
         shards = parts(self._path(name), work.shards(), root=self.folder.path)
         return Stage(name, made_from, work, by="all", parts=shards)
+
+    def _beside(self) -> dict[str, Any]:
+        """Return what identifies the frozen teachers and the scale; nothing where there are none."""
+        if not self.teachers and self._scale == "none":
+            return {}
+        votes = {vote.teacher.name: [fingerprint_of(vote.teacher), vote.weight, vote.ask] for vote in self.teachers}
+        return {"scale": self._scale, "beside": votes}
+
+    @property
+    def _scale(self) -> Scale:
+        return self.config.scale or "none"
 
     def _pairs(self, cycle: int) -> str:
         return PAIRS if self.miner is None or cycle == 1 else f"cycle-{cycle}/{PAIRS}"
@@ -172,6 +197,12 @@ class Workshop:
             precision=config.precision,
             trackers=config.trackers,
             logs=self._path(f"{LOGS}/cycle-{cycle}-{member.name}-{kind}"),
+            beside=self.teachers,
+            scale=self._scale,
+            own=None if self._scale == "none" else self._path(self._start_labels(cycle)),
+            merge=config.merge or 1.0,
+            calibrate=config.calibrate,
+            keep_agreed=config.keep_agreed,
         )
         inputs = {
             "labels": self.folder.digest(labels),
@@ -181,6 +212,9 @@ class Workshop:
             "seed": student.seed,
             "judge": self._judged_by(),
         }
+        inputs |= self._beside()
+        inputs |= {"merge": work.merge} if kind == "bi" and work.merge < 1 else {}
+        inputs |= {"keep_agreed": work.keep_agreed} if work.keep_agreed < 1 else {}
         return Stage(f"cycle-{cycle}/{member.name}/{kind}", inputs, work, by="all")
 
     def _taught(self, member: Member, kind: Kind, stage: str) -> Member:

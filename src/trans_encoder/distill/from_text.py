@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from trans_encoder.config import MemberConfig, RunConfig, make_config
+from trans_encoder.config import RunConfig, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
@@ -33,6 +33,7 @@ from trans_encoder.encoders.known import KNOWN
 from trans_encoder.encoders.loading import is_sentence_encoder
 from trans_encoder.files import atomic_folder, write_json
 from trans_encoder.mining import DEFAULT_MIX, Mining, Mix, mine
+from trans_encoder.participants import MemberConfig
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank
 from trans_encoder.runs.manifest import PREPARED, RunFolder, check_begun, check_owned, run_folder

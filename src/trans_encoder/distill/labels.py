@@ -18,8 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from trans_encoder.config import Scale
 from trans_encoder.data.pairs import PairSet, Scores
 from trans_encoder.data.screening import ROUNDING
+from trans_encoder.distill.scales import laid_on, mean_scores, pairs_to_ask
 from trans_encoder.encoders.sharing import Scorer
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.files import atomic_file
@@ -84,20 +86,68 @@ class PseudoLabels:
         return cls(texts, scores.pop("score"), scores, provenance)
 
 
-def label(pairs: PairSet, teachers: Sequence[Teacher], *, cycle: int | None = None) -> PseudoLabels:
-    """Label pairs with the plain mean of their teachers' scores (section 2.4), asking one teacher after the other."""
-    _check_teachers(teachers)
+@dataclass(frozen=True)
+class Vote:
+    """A teacher's part in the labels: how much it counts, and which share of the pairs it is asked about."""
+
+    teacher: Teacher
+    weight: float = 1.0
+    ask: float = 1.0
+
+
+def label(
+    pairs: PairSet, teachers: Sequence[Teacher | Vote], *, cycle: int | None = None, scale: Scale = "none"
+) -> PseudoLabels:
+    """Label pairs with the mean of their teachers' scores (section 2.4), asking one teacher after the other.
+
+    The mean is the paper's plain one unless teachers have weights or a scale is given. A teacher that is asked about a
+    share of the pairs comes last, and is asked about those that the others disagree on most.
+    """
+    votes = [each if isinstance(each, Vote) else Vote(each) for each in teachers]
+    _check_teachers([vote.teacher for vote in votes])
     pairs = pairs if pairs.scores is None else pairs.without_scores()
+    place = "" if cycle is None else f"cycle {cycle}, "
     by_teacher: dict[str, Scores] = {}
-    for teacher in teachers:
+    for vote in sorted(votes, key=lambda vote: vote.ask < 1):
+        by_teacher[vote.teacher.name] = _scored(vote, pairs, beside=by_teacher, place=place)
+    by_teacher = {vote.teacher.name: by_teacher[vote.teacher.name] for vote in votes}
+    weights = {vote.teacher.name: vote.weight for vote in votes}
+    labels = mean_scores(by_teacher, scale=scale, weights=weights)
+    provenance = _provenance(pairs, teachers=[vote.teacher for vote in votes], cycle=cycle)
+    if scale != "none" or set(weights.values()) != {1.0}:
+        provenance |= {"scale": scale, "weights": weights}
+    return PseudoLabels(pairs, labels, by_teacher, provenance)
+
+
+def _scored(vote: Vote, pairs: PairSet, *, beside: Mapping[str, Scores], place: str) -> Scores:
+    """Ask a teacher about its share of the pairs; the others have no score (NaN)."""
+    teacher = vote.teacher
+    if vote.ask == 1 or not beside:
         scores = teacher.score(pairs)
-        _check_scores(scores, teacher=teacher, place="" if cycle is None else f"cycle {cycle}, ")
-        by_teacher[teacher.name] = scores
-    mean = np.zeros(len(pairs), dtype=np.float64)
-    for scores in by_teacher.values():
-        mean += scores
-    labels = (mean / len(by_teacher)).astype(np.float32)
-    return PseudoLabels(pairs, labels, by_teacher, _provenance(pairs, teachers=teachers, cycle=cycle))
+        check_scores(scores, teacher=teacher, place=place)
+        return scores
+    rows = pairs_to_ask(beside, share=vote.ask)
+    asked = teacher.score(pairs.take(rows))
+    check_scores(asked, teacher=teacher, place=place)
+    scores = np.full(len(pairs), np.nan, dtype=np.float32)
+    scores[rows] = asked
+    return scores
+
+
+def on_scale_of(labels: PseudoLabels, own: Scores) -> PseudoLabels:
+    """Lay labels on a student's own scale: that of the scores which its start gave to the same pairs."""
+    return replace(labels, scores=laid_on(labels.scores, own, scale=labels.provenance.get("scale", "none")))
+
+
+def agreed(labels: PseudoLabels, *, share: float) -> PseudoLabels:
+    """Keep the share of the pairs on which the teachers agree most; with one teacher all of them."""
+    if share == 1 or len(labels.by_teacher) == 1:
+        return labels
+    rows = pairs_to_ask(labels.by_teacher, share=1 - share)
+    kept = np.setdiff1d(np.arange(len(labels)), rows)
+    by_teacher = {name: scores[kept] for name, scores in labels.by_teacher.items()}
+    provenance = {**labels.provenance, "kept": len(kept)}
+    return PseudoLabels(labels.pairs.take(kept), labels.scores[kept], by_teacher, provenance)
 
 
 def anchored(labels: PseudoLabels, start: PseudoLabels, *, weight: float) -> PseudoLabels:
@@ -122,6 +172,11 @@ class _Identified(Protocol):
     """A teacher that can be told apart from another of the same name."""
 
     def fingerprint(self) -> Mapping[str, str]: ...
+
+
+def fingerprint_of(teacher: Teacher) -> Mapping[str, str]:
+    """Return what tells a teacher apart from others of its name, if it says so."""
+    return teacher.fingerprint() if isinstance(teacher, _Identified) else {}
 
 
 def _digest(fingerprint: Mapping[str, str]) -> str:
@@ -150,7 +205,11 @@ def _check_teachers(teachers: Sequence[Teacher]) -> None:
         )
 
 
-def _check_scores(scores: Scores, *, teacher: Teacher, place: str) -> None:
+def check_scores(scores: Scores, *, teacher: Teacher, place: str) -> None:
+    """Refuse scores that are not numbers, outside a teacher's range, or all alike."""
+    if teacher.kind not in _RANGES:
+        _check_plain(scores, teacher=teacher, place=place)
+        return
     low, high = _RANGES[teacher.kind]
     who = f"{place}{teacher.kind}-encoder of {teacher.name}"
     bad = ~np.isfinite(scores)
@@ -168,3 +227,19 @@ def _check_scores(scores: Scores, *, teacher: Teacher, place: str) -> None:
         )
     if len(scores) > 1 and np.ptp(scores) <= _CONSTANT:
         raise RunError(f"{who} gave all {len(scores):,} pairs the score {scores[0]:g}. {_REMEDIES[teacher.kind]}")
+
+
+def _check_plain(scores: Scores, *, teacher: Teacher, place: str) -> None:
+    """Check the scores of a teacher that may use any scale; a file of scores may lack some (NaN)."""
+    bad = np.isinf(scores) if teacher.kind == "scores" else ~np.isfinite(scores)
+    if bad.any():
+        raise RunError(
+            f"{place}teacher {teacher.name} gave {int(bad.sum()):,} of {len(scores):,} pairs a score that is not a "
+            f"finite number, the first at pair {int(bad.argmax()) + 1}"
+        )
+    known = scores[~np.isnan(scores)]
+    if len(scores) > 1 and np.ptp(known) <= _CONSTANT:
+        raise RunError(
+            f"{place}teacher {teacher.name} gave all {len(known):,} pairs the score {known[0]:g}, so nothing can be "
+            f"learnt from it; leave it out, or give pairs that differ"
+        )

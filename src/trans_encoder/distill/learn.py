@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from trans_encoder.config import MemberConfig, RunConfig, TrainingPlan, make_config
+from trans_encoder.config import RunConfig, TrainingPlan, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.screening import ROUNDING
 from trans_encoder.data.tasks import TestSet
@@ -26,6 +26,7 @@ from trans_encoder.encoders.loading import check_precision, fingerprint
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.files import atomic_folder, write_json
+from trans_encoder.participants import MemberConfig
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank
 from trans_encoder.runs.manifest import RunFolder, run_folder

@@ -3,26 +3,29 @@
 import json
 import logging
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from trans_encoder.config import MemberConfig, RunConfig, make_config
+from trans_encoder.config import RunConfig, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.cards import Facts
 from trans_encoder.distill.conclusion import conclude, harm_notes, idle
 from trans_encoder.distill.cycle import Workshop, run_cycle
 from trans_encoder.distill.judges import DevJudge, Judge, LabelFreeJudge, hold_out
+from trans_encoder.distill.labels import Vote, fingerprint_of
 from trans_encoder.distill.remining import Miner
 from trans_encoder.distill.result import Result
+from trans_encoder.distill.teachers import ScoreFunction, assemble_teachers, name_functions
 from trans_encoder.distill.team import Team, assemble, resolve_members
 from trans_encoder.encoders.loading import best_device
 from trans_encoder.errors import DataError
 from trans_encoder.files import write_json
+from trans_encoder.participants import MemberConfig, TeacherConfig
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank
 from trans_encoder.runs.differences import differences
@@ -41,6 +44,7 @@ def distil(
     pairs: PairSet,
     models: str | MemberConfig | Sequence[str | MemberConfig],
     *,
+    teachers: Sequence[str | TeacherConfig | ScoreFunction] = (),
     preset: str = "small",
     dev: TestSet | PairSet | None = None,
     out: str | Path,
@@ -49,13 +53,17 @@ def distil(
 ) -> Result:
     """Let bi- and cross-encoders teach each other on unlabelled pairs; one model is self-distillation.
 
-    A model is `BI`, `BI=PLM` or a MemberConfig. Overrides are fields of RunConfig, nested or dotted:
+    A model is `BI`, `BI=PLM` or a MemberConfig. Teachers beside them are never trained: each is a model's name,
+    `lexical`, `tokens`, a file of scores, any of these with `=WEIGHT`, a TeacherConfig, or a function that takes a list
+    of pairs and returns their scores. Overrides are fields of RunConfig, nested or dotted:
     `cycles=1, cross={"epochs": 2}`. If `out` holds an unfinished run of the same settings and inputs, it is continued.
     """
     team = [models] if isinstance(models, str | MemberConfig) else list(models)
-    config = make_config(team, preset=preset, overrides=overrides)
+    named = name_functions(teachers)
+    config = make_config(team, preset=preset, overrides={**overrides, "teachers": named.teachers})
     test = TestSet("dev", dev) if isinstance(dev, PairSet) else dev
-    return run(config, pairs, out=out, judge=None if test is None else DevJudge(test), engine=engine)
+    judge = None if test is None else DevJudge(test)
+    return run(config, pairs, out=out, judge=judge, engine=engine, functions=named.functions)
 
 
 def run(
@@ -66,18 +74,19 @@ def run(
     judge: Judge | None = None,
     miner: Miner | None = None,
     engine: Engine = one_by_one,
+    functions: Mapping[str, ScoreFunction] | None = None,
 ) -> Result:
     """Run a configuration on pairs; without a judge some pairs are held out for one that needs no labels.
 
     With `selection = "last"` there is none at all, and the last checkpoint of each kind is kept. A miner finds new
-    pairs for every cycle after the first.
+    pairs for every cycle after the first. Functions are those that the configuration's teachers name.
     """
     place = run_folder(out)
     check_trackers(config.trackers)
     config, notes = resolve_members(config)
     for note in notes:
         logger.warning(note)
-    terms = _agree(config, pairs, judge=judge, miner=miner)
+    terms = _agree(config, pairs, judge=judge, miner=miner, functions=functions)
     pairs, judge = terms.pairs, terms.judge
     if terms.held_out is not None:
         held_out = len(terms.held_out)
@@ -92,7 +101,7 @@ def run(
         RunFolder.open(place, config=settings, origin=terms.origin, engine=engine, advance=advance) as folder,
     ):
         _note_environment(folder.path / ENVIRONMENT)
-        workshop = Workshop(folder, config, judge, miner, terms.held_out)
+        workshop = Workshop(folder, config, judge, miner, terms.held_out, terms.teachers)
         workshop.prepare(terms.team, pairs)
         team, cycles = _run_cycles(terms.team, workshop)
         if cycles < config.cycles:
@@ -142,9 +151,17 @@ class _Terms:
     held_out: PairSet | None
     judge: Judge | None
     origin: dict[str, Any]
+    teachers: tuple[Vote, ...] = ()
 
 
-def _agree(config: RunConfig, pairs: PairSet, *, judge: Judge | None, miner: Miner | None) -> _Terms:
+def _agree(
+    config: RunConfig,
+    pairs: PairSet,
+    *,
+    judge: Judge | None,
+    miner: Miner | None,
+    functions: Mapping[str, ScoreFunction] | None = None,
+) -> _Terms:
     """Find the team and the judge of a configuration whose members are resolved."""
     if len(pairs) < 2:
         raise DataError(f"got {len(pairs)} pairs; a run needs at least 2, and some thousands to be of use")
@@ -159,7 +176,10 @@ def _agree(config: RunConfig, pairs: PairSet, *, judge: Judge | None, miner: Min
     }
     if miner is not None:
         origin["remined"] = dict(miner.fingerprint)
-    return _Terms(team, pairs, held_out, judge, origin)
+    teachers = assemble_teachers(config, team, functions)
+    if teachers:
+        origin["teachers"] = {vote.teacher.name: dict(fingerprint_of(vote.teacher)) for vote in teachers}
+    return _Terms(team, pairs, held_out, judge, origin, teachers)
 
 
 def _run_cycles(team: Team, workshop: Workshop) -> tuple[Team, int]:
@@ -178,7 +198,8 @@ def _stage_count(config: RunConfig, cycles: int, *, remined: bool) -> int:
     Pairs that are mined again are one stage more in every cycle but the first, and so are the start's labels of them.
     """
     kinds, members = (1 if config.formulation == "bi" else 2), len(config.members)
-    again = (cycles - 1) * (2 if config.anchor else 1) if remined else 0
+    labelled_again = config.anchor or config.teachers or config.scale not in (None, "none")
+    again = (cycles - 1) * (2 if labelled_again else 1) if remined else 0
     labellings = members if config.strategy == "sequential-ensemble" else 1
     return 2 + cycles * kinds * (labellings + members) + again + 1 + kinds * members + 1
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from trans_encoder.config import MemberConfig, PoolingMode, RunConfig
+import numpy as np
+
+from trans_encoder.config import RunConfig
 from trans_encoder.data.pairs import PairSet, Scores
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Encoder, Kind
 from trans_encoder.encoders.known import KNOWN, known_pooling
@@ -20,6 +22,7 @@ from trans_encoder.encoders.loading import (
 )
 from trans_encoder.encoders.prompts import Prompts
 from trans_encoder.errors import ConfigurationError, DataError, RunError
+from trans_encoder.participants import MemberConfig, PoolingMode
 
 _MOST_UNKNOWN = 0.5  # the share of tokens beyond which nobody could tell what a text says
 _SMALL_PARAMETERS = 60_000_000  # twice what the preset small was tuned on: beyond MiniLM, below the smallest base model
@@ -46,6 +49,8 @@ class ModelRef:
     """Number format of scoring."""
     fast: bool | None = None
     """Whether the CPU speed-ups are used; see `trans_encoder.fast.runner_for`."""
+    both_orders: bool = False
+    """Whether a cross-encoder scores every pair in both orders and gives the mean."""
 
     def load(self) -> Encoder:
         """Load the model."""
@@ -85,7 +90,10 @@ class ModelRef:
                 f"{unknown:.0%} of the texts' tokens are unknown to {self.name} ({self.source}), so its scores mean "
                 f"nothing; give a model that knows the language and script, such as a multilingual one"
             )
-        return encoder.score(pairs)
+        scores = encoder.score(pairs)
+        if self.kind == "cross" and self.both_orders:
+            return np.asarray((scores + encoder.score(pairs.swapped())) / 2, dtype=np.float32)
+        return scores
 
     def at(self, source: str | Path, **changes: Any) -> Self:
         """Return a reference to another model that is loaded in the same way, but for the changes."""
@@ -141,9 +149,13 @@ class Origin(NamedTuple):
 UNSUPERVISED = "unsupervised"
 """The tag of cards whose models were made without labels."""
 ANCHOR = 0.7
-"""Weight of the start in later labels, if nobody says so, where the start may know labels: see docs/selection.md."""
+"""Weight of the first labels in later ones, if not given, where a start may know labels: see docs/selection.md."""
 SMALL_STEPS = 2e-5
-"""Highest learning rate of a bi-encoder whose start may know labels, if nobody chose the anchor."""
+"""Highest learning rate of a bi-encoder whose start may know labels and has no other teacher, if not given."""
+TEAM_STEPS = 5e-5
+"""The same where other models teach it: see docs/results.md."""
+MERGE = 0.75
+"""Share of the student in a new bi-encoder's weights, if not given, where the start may know labels."""
 
 
 def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
@@ -165,7 +177,14 @@ def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
         supervised = may_know_labels(member.bi) if said is None else said
         found = {"plm": origin.plm, "pooling": pooling, "supervised": supervised}
         members.append(member.model_copy(update=found))
-    resolved = config.model_copy(update={"members": tuple(members)})
+    several = len(members) + len(config.teachers) > 1
+    careful = any(member.supervised for member in members)
+    defaults: dict[str, Any] = {
+        "members": tuple(members),
+        "scale": config.scale or ("rank" if several else "none"),
+        "merge": config.merge or (MERGE if careful else 1.0),
+    }
+    resolved = config.model_copy(update=defaults)
     return _with_care(resolved, notes) if config.anchor is None else (resolved, notes)
 
 
@@ -174,15 +193,16 @@ def _with_care(config: RunConfig, notes: list[str]) -> tuple[RunConfig, list[str
     strong = [str(member.name) for member in config.members if member.supervised]
     if not strong or config.strategy == "sequential-ensemble":
         return config.model_copy(update={"anchor": 0.0}), notes
-    rate = min(config.bi.learning_rate, SMALL_STEPS)
+    taught = len(config.members) + len(config.teachers) > 1
+    rate = min(config.bi.learning_rate, TEAM_STEPS if taught else SMALL_STEPS)
     members = tuple(
         member.model_copy(update={"learning_rate": member.learning_rate or rate}) if member.supervised else member
         for member in config.members
     )
     note = (
-        f"{' and '.join(strong)} may have been trained on labels, so {ANCHOR:g} of the starts' own scores are "
-        f"mixed into every later label, and such bi-encoders learn at a rate of {rate:g} unless they have their own. "
-        f"Set anchor=0 to learn from what the cycles make alone, at the rate of all"
+        f"{' and '.join(strong)} may have been trained on labels: {ANCHOR:g} of the first labels is mixed into every "
+        f"later label, and such bi-encoders learn at a rate of {rate:g} unless they have their own. "
+        f"Set anchor=0 to learn from what the cycles make alone, at the preset's rate"
     )
     return config.model_copy(update={"members": members, "anchor": ANCHOR}), [*notes, note]
 
@@ -211,8 +231,15 @@ def _member(member: MemberConfig, config: RunConfig) -> Member:
         fast=None if config.fast else False,
     )
     source = member.plm or member.bi
-    cross_tokens = config.cross.given_tokens
-    plm = replace(start, kind="cross", source=source, max_tokens=cross_tokens, pooling=None, prompts=None)
+    plm = replace(
+        start,
+        kind="cross",
+        source=source,
+        max_tokens=config.cross.given_tokens,
+        pooling=None,
+        prompts=None,
+        both_orders=config.both_orders and config.both_orders_labels,
+    )
     given = replace(start, max_tokens=None)
     return Member(start.name, given, start, plm, bi=start, supervised=bool(member.supervised))
 

@@ -12,14 +12,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, cast
 
-from trans_encoder.config import TrainingPlan
+from trans_encoder.config import Scale, TrainingPlan
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.judges import Judge
-from trans_encoder.distill.labels import PseudoLabels, anchored, label
+from trans_encoder.distill.labels import PseudoLabels, Teacher, Vote, agreed, anchored, label, on_scale_of
 from trans_encoder.distill.shards import LabelShard, Sharded, cut
+from trans_encoder.distill.teachers import Consensus, Known, Remembering
 from trans_encoder.distill.team import Member, ModelRef
-from trans_encoder.encoders import BiEncoder, Encoder, Kind
+from trans_encoder.encoders import BiEncoder, CrossEncoder, Encoder, Kind
+from trans_encoder.encoders.calibrating import calibrate_to
 from trans_encoder.encoders.lengths import count_cuts
+from trans_encoder.encoders.merging import merge_into
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.files import atomic_file, atomic_folder, sha256, write_json
@@ -68,8 +71,16 @@ class Label:
 
     pairs: Path
     teachers: tuple[ModelRef, ...]
+    """The members' encoders."""
     cycle: int
     anchor: "Anchor | None" = None
+    beside: tuple[Vote, ...] = ()
+    """The frozen teachers."""
+    scale: Scale = "none"
+    known: Path | None = None
+    """Labels of the same pairs that hold the frozen teachers' scores already."""
+    earlier: tuple[Path, ...] = ()
+    """Labels of other pairs, some of which may be among these; no teacher is asked twice about a pair."""
 
     def __call__(self, path: Path) -> None:
         """Put the shards together, making those that are missing, and write the labels."""
@@ -84,17 +95,33 @@ class Label:
     def shards(self) -> list[LabelShard]:
         """Return the shards that can be labelled side by side."""
         count = len(PairSet.open(self.pairs))
-        return [shard for each in self.teachers for shard in cut(self.pairs, each, count=count, cycle=self.cycle)]
+        return [shard for each in self._sharded() for shard in cut(self.pairs, each, count=count, cycle=self.cycle)]
+
+    def _sharded(self) -> list[ModelRef]:
+        """Return the encoders that score every pair now: members, and frozen ones that have not done so yet."""
+        frozen = [vote.teacher for vote in self.beside if vote.ask == 1] if self.known is None else []
+        return [*self.teachers, *(each for each in frozen if isinstance(each, ModelRef) and not self.earlier)]
 
     def _put_together(self, folder: Path) -> PseudoLabels:
         shards, pairs = self.shards(), PairSet.open(self.pairs)
-        teachers = [
-            Sharded(each, tuple(shard for shard in shards if shard.teacher == each), folder) for each in self.teachers
-        ]
+        sharded = {
+            each: Sharded(each, tuple(shard for shard in shards if shard.teacher == each), folder)
+            for each in self._sharded()
+        }
+        votes = [Vote(sharded[each]) for each in self.teachers]
+        for vote in self.beside:
+            if self.known is not None:
+                votes.append(Vote(Known(vote.teacher, self.known), vote.weight))
+            elif vote.teacher in sharded:
+                votes.append(Vote(sharded[vote.teacher], vote.weight))
+            else:
+                votes.append(replace(vote, teacher=Remembering(vote.teacher, self.earlier)))
         try:
-            return label(pairs, teachers, cycle=self.cycle)
+            labels = label(pairs, votes, cycle=self.cycle, scale=self.scale)
         except DataError as error:
             raise RunError(f"cycle {self.cycle}, labels of the {self.teachers[0].kind}-encoders: {error}") from error
+        frozen = {"frozen": [vote.teacher.name for vote in self.beside]} if self.beside else {}
+        return replace(labels, provenance={**labels.provenance, **frozen})
 
 
 @dataclass(frozen=True)
@@ -154,6 +181,17 @@ class Train:
     trackers: tuple[str, ...]
     logs: Path
     """Where the trackers write."""
+    beside: tuple[Vote, ...] = ()
+    """Frozen teachers that had a part in the labels, too."""
+    scale: Scale = "none"
+    own: Path | None = None
+    """Labels with the scores that the member's start gave to the pairs: the scale that its bi-encoders keep."""
+    merge: float = 1.0
+    """Share of the student in the weights of a new bi-encoder; the rest is the start's."""
+    calibrate: bool = False
+    """Whether a head that a cross-encoder begins with is calibrated to the labels."""
+    keep_agreed: float = 1.0
+    """Share of the pairs to learn from, those on which the teachers agree most."""
 
     def __call__(self, path: Path) -> None:
         """Write the trained model and how its training went."""
@@ -171,10 +209,18 @@ class Train:
             made_from=self._made_from(),
         )
         try:
+            targets = self._targets(labels)
+            student = self.student.load()
+            if self.calibrate and isinstance(student, CrossEncoder) and not student.head_is_new:
+                calibrate_to(student, targets.labelled)
             with tracked(self.trackers, self.logs):
                 training = train(
-                    self.student.load(), labels.labelled, plan=self.plan, options=options, both_orders=self.both_orders
+                    student, targets.labelled, plan=self.plan, options=options, both_orders=self.both_orders
                 )
+            if self.merge < 1 and isinstance(training.encoder, BiEncoder):
+                merge_into(training.encoder, cast(BiEncoder, self.student.member.start.load()), share=self.merge)
+                # The score must be that of the weights which are saved.
+                training = replace(training, best_score=self.judge(training.encoder) if self.judge else None)
             agreement = self._agreement(training.encoder, anchor=labels.provenance.get("anchor", 0.0))
         except DataError as error:
             raise RunError(f"{description}: {error}") from error
@@ -187,11 +233,12 @@ class Train:
                 "member": name,
                 "kind": kind,
                 "seed": self.student.seed,
-                "labels": len(labels),
+                "labels": len(targets),
                 "cuts": training.cuts.to_dict() if training.cuts else None,
-                "own_cuts": count_cuts(training.encoder, labels.pairs).to_dict(),
-                "outside": labels.outside_unit if self.plan.loss == "bce" else 0,
+                "own_cuts": count_cuts(training.encoder, targets.pairs).to_dict(),
+                "outside": targets.outside_unit if self.plan.loss == "bce" else 0,
                 "negatives": self.plan.negatives,
+                "merged": self.merge if kind == "bi" else 1.0,
                 "best_step": training.best_step,
                 "best_score": training.best_score,
                 "agreement": agreement,
@@ -199,10 +246,24 @@ class Train:
             }
             write_json(temporary / TRAINING, record)
 
+    def _targets(self, labels: PseudoLabels) -> PseudoLabels:
+        """Return what the student learns: labels on its own scale, of the pairs that the teachers agree on."""
+        if self.own is not None and self.student.kind == "bi":
+            own = PseudoLabels.open(self.own, pairs=labels.pairs).by_teacher[self.student.member.name]
+            labels = on_scale_of(labels, own)
+        return agreed(labels, share=self.keep_agreed)
+
     def _agreement(self, encoder: Encoder, *, anchor: float) -> float | None:
         if self.judge is None:
             return None
-        return self.judge.agreement(encoder, self.teachers, starts=self.starts, anchor=anchor)
+        teachers, starts = self._consensus(self.teachers), self._consensus(self.starts)
+        return self.judge.agreement(encoder, teachers, starts=starts, anchor=anchor)
+
+    def _consensus(self, models: tuple[ModelRef, ...]) -> Sequence[Teacher]:
+        """Return what stands for the labels of these models: the models, or one scorer where there is more to it."""
+        if not self.beside and self.scale == "none":
+            return models
+        return [Consensus((*map(Vote, models), *self.beside), self.scale)]
 
     def _made_from(self) -> str:
         """Return a hash of what decides the training: a checkpoint of another one must not be continued."""
@@ -213,6 +274,8 @@ class Train:
             "seed": self.student.seed,
             "both_orders": self.both_orders,
             "judge": self.judge.fingerprint if self.judge else None,
+            "calibrate": self.calibrate,
+            "keep_agreed": self.keep_agreed,
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

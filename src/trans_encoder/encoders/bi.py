@@ -16,7 +16,6 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor
 from torch.nn import functional
 
-from trans_encoder.config import PoolingMode
 from trans_encoder.data.pairs import PairSet, Scores
 from trans_encoder.encoders.batching import BATCH_TOKENS, assemble, budget_batches
 from trans_encoder.encoders.known import known_pooling
@@ -38,6 +37,7 @@ from trans_encoder.encoders.loading import (
 from trans_encoder.encoders.prompts import Prompts, choose_prompts, prompt_features
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, Tokens
 from trans_encoder.fast import Inputs, runner_for
+from trans_encoder.participants import PoolingMode
 from trans_encoder.progress import progress
 
 logger = logging.getLogger(__name__)

@@ -48,6 +48,8 @@ class CrossEncoder:
         self.fast = fast
         prompt = str(model.prompts.get(model.default_prompt_name or "") or "")
         self.tokeniser = PairTokeniser(model.tokenizer, prompts=(prompt, ""))
+        self.head_is_new = False
+        """Whether the head was drawn at random when the model was loaded."""
         self.layout = Layout.of(model.tokenizer, texts=2)
         self.runner = runner_for(model, _logits, fast)
 
@@ -66,9 +68,10 @@ class CrossEncoder:
         path = checked_name(name, trust_remote_code=trust_remote_code)
         with explained(name), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
+            has_head = _has_head(path, trust_remote_code=trust_remote_code)
             model = sentence_transformers.CrossEncoder(
                 path,
-                num_labels=None if _has_head(path, trust_remote_code=trust_remote_code) else 1,
+                num_labels=None if has_head else 1,
                 device=device or best_device(),
                 trust_remote_code=trust_remote_code,
                 local_files_only=Path(path).exists(),
@@ -77,7 +80,9 @@ class CrossEncoder:
         if max_tokens is not None:
             check_length(model, max_tokens, name=name)
             model.max_seq_length = max_tokens
-        return cls(model, name=str(name), fast=fast)
+        encoder = cls(model, name=str(name), fast=fast)
+        encoder.head_is_new = not has_head
+        return encoder
 
     @property
     def device(self) -> torch.device:

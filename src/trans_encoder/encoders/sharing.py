@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.encoders.loading import Kind
 from trans_encoder.ranks import shared_out
 
 
@@ -19,8 +18,8 @@ class Scorer(Protocol):
         """What to call it."""
 
     @property
-    def kind(self) -> Kind:
-        """Whether its scores are cosines or probabilities."""
+    def kind(self) -> str:
+        """`bi` if its scores are cosines, `cross` if they are probabilities; anything else may use any scale."""
 
     def score(self, pairs: PairSet) -> NDArray[np.float32]:
         """Return one score for each pair."""
@@ -38,7 +37,7 @@ class Together:
         return self.model.name
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> str:
         """The model's kind."""
         return self.model.kind
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from trans_encoder.config import MemberConfig, RunConfig, make_config
+from trans_encoder.config import RunConfig, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import Task, TestSet, load_task
 from trans_encoder.data.text import Text
@@ -19,6 +19,7 @@ from trans_encoder.errors import ConfigurationError, RunError
 from trans_encoder.paper.predictions import digest
 from trans_encoder.paper.scale import Scale
 from trans_encoder.paper.study import Question
+from trans_encoder.participants import MemberConfig
 from trans_encoder.report.folder import RunFolder
 
 Family = Literal["paper", "paper-large", "small"]

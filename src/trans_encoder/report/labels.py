@@ -5,7 +5,7 @@ pairs that are shown.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, pairwise
@@ -52,12 +52,18 @@ class LabelFile:
 
     @property
     def teachers(self) -> list[str]:
-        """Return the names of the members that made these labels."""
+        """Return the names of all that made these labels: members, and frozen teachers beside them."""
         return list(self.provenance["teachers"])
 
+    @property
+    def members(self) -> list[str]:
+        """Return the names of the members that made these labels."""
+        frozen = self.provenance.get("frozen", ())
+        return [name for name in self.teachers if name not in frozen]
+
     def opinion(self) -> Scores:
-        """Return the mean of the teachers' own scores, without any weighting that went into the labels."""
-        return np.asarray(np.mean([self.column(teacher) for teacher in self.teachers], axis=0), dtype=np.float32)
+        """Return the mean of the members' own scores, without any weighting that went into the labels."""
+        return np.asarray(np.mean([self.column(member) for member in self.members], axis=0), dtype=np.float32)
 
     def same_pairs(self, other: "LabelFile") -> bool:
         """Tell whether another file labels the same pairs in the same order."""
@@ -134,8 +140,7 @@ def score_range(files: Sequence[LabelFile]) -> tuple[float, float]:
     """Return the lowest and the highest of all scores."""
     low, high = 1.0, 0.0
     for labels in files:
-        for teacher in labels.teachers:
-            scores = labels.column(teacher)
+        for _, scores in _on_known_scales(labels):
             low, high = min(low, float(scores.min())), max(high, float(scores.max()))
     return low, high
 
@@ -144,12 +149,20 @@ def distributions(files: Sequence[LabelFile], *, low: float, high: float) -> lis
     """Return each teacher's distribution at each point, as densities over equal bins from `low` to `high`."""
     found = []
     for labels in files:
-        for teacher in labels.teachers:
-            scores = labels.column(teacher)
+        for teacher, scores in _on_known_scales(labels):
             bins = int(np.clip(len(scores) ** 0.5, 12, _MOST_BINS))
             density, _ = np.histogram(scores, bins=bins, range=(low, high), density=True)
             found.append(Distribution(labels, teacher, float(scores.mean()), float(scores.std()), density.tolist()))
     return found
+
+
+def _on_known_scales(labels: LabelFile) -> Iterator[tuple[str, Scores]]:
+    """Yield the scores that are cosines or probabilities; other teachers may use any scale, and miss some pairs."""
+    for teacher in labels.teachers:
+        scores = labels.column(teacher)
+        scores = scores[~np.isnan(scores)]
+        if teacher in labels.members or (len(scores) > 0 and scores.min() >= -1 and scores.max() <= 1):
+            yield teacher, scores
 
 
 def kind_agreements(files: Sequence[LabelFile]) -> list[Agreement]:
@@ -158,8 +171,8 @@ def kind_agreements(files: Sequence[LabelFile]) -> list[Agreement]:
         Agreement(one.cycle, member, correlation(one.column(member), other.column(member)))
         for one, other in pairwise(files)
         if one.cycle == other.cycle and one.same_pairs(other)
-        for member in one.teachers
-        if member in other.teachers
+        for member in one.members
+        if member in other.members
     ]
 
 
@@ -184,7 +197,8 @@ def stage_correlations(files: Sequence[LabelFile]) -> list[list[float | None]]:
 
 def correlation(first: Scores, second: Scores) -> float:
     """Return Spearman's rho of two columns, over a fixed sample where they are long."""
-    rows = sample_rows(len(first), size=_SAMPLE)
+    scored = np.flatnonzero(~np.isnan(first) & ~np.isnan(second))
+    rows = scored[sample_rows(len(scored), size=_SAMPLE)]
     return float(spearmanr(first[rows], second[rows]).statistic)
 
 
@@ -201,7 +215,7 @@ def disagreements(files: Sequence[LabelFile], *, limit: int) -> list[Disagreemen
         (teacher, student, member)
         for teacher, student in pairwise(files)
         if teacher.same_pairs(student)
-        for member in student.teachers
+        for member in student.members
     ]
     return [
         disagreement

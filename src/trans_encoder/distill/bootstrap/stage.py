@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trans_encoder.config import PoolingMode
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
@@ -30,6 +29,7 @@ from trans_encoder.encoders.loading import Precision, check_precision
 from trans_encoder.encoders.training import TrainingOptions
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.files import atomic_folder, write_json
+from trans_encoder.participants import PoolingMode
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank, world_size
 from trans_encoder.runs.manifest import RunFolder, run_folder

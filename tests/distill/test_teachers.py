@@ -1,0 +1,241 @@
+"""Teachers beside the team: they score every labelling, are asked once for a pair, and are never trained."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+from conftest import TINY_RUN, contents
+from trans_encoder.config import TeacherConfig, make_config
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.distill.labels import PseudoLabels, Vote, agreed, label
+from trans_encoder.distill.run import distil
+from trans_encoder.distill.teachers import FunctionTeacher, LexicalTeacher, ScoreFile
+from trans_encoder.encoders import BiEncoder, CrossEncoder
+from trans_encoder.encoders.calibrating import calibrate_to, calibrated_line
+from trans_encoder.encoders.matching import match_tokens
+from trans_encoder.encoders.merging import merge_into
+from trans_encoder.errors import ConfigurationError, DataError, RunError
+from trans_encoder.report import write_report
+
+RUN = {**TINY_RUN, "cycles": 1, "scale": None, "selection": "last"}
+
+
+def shared_words(pairs: list[tuple[str, str]]) -> list[float]:
+    """A teacher as a user would write it: the number of words in common."""
+    return [len(set(first.split()) & set(second.split())) for first, second in pairs]
+
+
+@pytest.fixture(scope="module")
+def reranker(bert, tmp_path_factory):
+    """A cross-encoder with a head whose logits lie far from zero, as a public re-ranker's do."""
+    folder = tmp_path_factory.mktemp("reranker") / "reranker"
+    encoder = CrossEncoder.load(bert, seed=3)
+    with torch.no_grad():
+        encoder.model.model.classifier.weight.mul_(30)
+        encoder.model.model.classifier.bias.sub_(8)
+    encoder.save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def taught(bert, roberta, reranker, pairs, dev, tmp_path_factory):
+    """A run with every kind of teacher that a configuration can name, and a Python function."""
+    folder = tmp_path_factory.mktemp("taught")
+    labelled = pairs.with_scores(np.arange(len(pairs)) / len(pairs))
+    with (folder / "people.jsonl").open("w", encoding="utf-8") as file:
+        for first, second, score in labelled.rows(10):
+            file.write(json.dumps({"sentence1": second, "sentence2": first, "score": score}) + "\n")
+    teachers = [str(roberta), f"{reranker}=0.5", "lexical=0.3", "tokens", str(folder / "people.jsonl"), shared_words]
+    return distil(pairs, f"{bert}={reranker}", teachers=teachers, out=folder / "run", **RUN)
+
+
+def labels_of(result, kind):
+    return PseudoLabels.open(result.folder / f"cycle-1/labels-{kind}.parquet")
+
+
+def test_every_teacher_has_its_column_in_every_labelling(taught):
+    names = ["bert-32", "roberta-48", "reranker", "lexical", "tokens", "people.jsonl", "shared_words"]
+    for kind in ("bi", "cross"):
+        assert list(labels_of(taught, kind).by_teacher) == names
+
+
+def test_frozen_teachers_say_the_same_in_both_halves_of_a_cycle(taught):
+    first, second = labels_of(taught, "bi").by_teacher, labels_of(taught, "cross").by_teacher
+    for name in list(first)[1:]:
+        np.testing.assert_array_equal(first[name], second[name])
+    assert not np.array_equal(first["bert-32"], second["bert-32"])
+
+
+def test_labels_name_their_teachers_scale_weights_and_fingerprints(taught):
+    provenance = labels_of(taught, "bi").provenance
+    assert provenance["scale"] == "rank"
+    assert provenance["weights"]["reranker"] == 0.5
+    assert provenance["weights"]["lexical"] == 0.3
+    assert provenance["weights"]["bert-32"] == 1.0
+    assert len(set(provenance["fingerprints"].values())) == 7
+
+
+def test_the_report_shows_frozen_teachers_beside_the_members(taught):
+    page = write_report([taught.folder]).read_text(encoding="utf-8")
+    assert all(name in page for name in ("roberta-48", "reranker", "lexical"))
+
+
+def test_a_function_teacher_gives_what_the_function_returns(taught):
+    labels = labels_of(taught, "bi")
+    pairs = [(first, second) for first, second, _ in labels.pairs.rows()]
+    np.testing.assert_array_equal(labels.by_teacher["shared_words"], shared_words(pairs))
+
+
+def test_pairs_that_a_file_does_not_score_are_left_to_the_others(taught):
+    people = labels_of(taught, "bi").by_teacher["people.jsonl"]
+    assert 0 < np.count_nonzero(~np.isnan(people)) <= 10
+    assert np.isfinite(labels_of(taught, "bi").scores).all()
+
+
+def test_a_bi_encoder_learns_labels_on_its_own_scale(taught, monkeypatch, bert, pairs):
+    """What it is taught has the distribution of its own first scores, in the order of the labels."""
+    own, labels = labels_of(taught, "bi").by_teacher["bert-32"], labels_of(taught, "cross")
+    from trans_encoder.distill.labels import on_scale_of
+
+    targets = on_scale_of(labels, own).scores
+    np.testing.assert_allclose(np.sort(targets), np.sort(own), atol=1e-6)
+    assert spearmanr(targets, labels.scores).statistic > 0.999
+
+
+def test_the_same_call_again_asks_no_teacher(taught, bert, roberta, reranker, pairs):
+    def broken(pairs):
+        raise AssertionError("asked again")
+
+    folder = taught.folder.parent
+    broken.__name__ = "shared_words"
+    before = contents(taught.folder)
+    teachers = [str(roberta), f"{reranker}=0.5", "lexical=0.3", "tokens", str(folder / "people.jsonl"), shared_words]
+    distil(pairs, f"{bert}={reranker}", teachers=teachers, out=taught.folder, **RUN)
+    assert contents(taught.folder) == before
+
+
+def test_another_set_of_teachers_is_another_run(taught, bert, reranker, pairs):
+    with pytest.raises((ConfigurationError, RunError), match="teachers"):
+        distil(pairs, f"{bert}={reranker}", teachers=["lexical"], out=taught.folder, **RUN)
+
+
+def test_an_expensive_teacher_is_asked_only_where_the_others_disagree(pairs):
+    asked: list[tuple[str, str]] = []
+
+    def expensive(given):
+        asked.extend(given)
+        return shared_words(given)
+
+    calm, wild = np.linspace(0, 1, len(pairs)), np.linspace(0, 1, len(pairs))
+    wild[[3, 40]] = wild[[40, 3]]
+    others = [FunctionTeacher("calm", lambda _: calm), FunctionTeacher("wild", lambda _: wild)]
+    labels = label(pairs, [Vote(FunctionTeacher("dear", expensive), ask=2 / len(pairs)), *others], scale="rank")
+    rows = list(pairs.rows())
+    assert asked == [rows[3][:2], rows[40][:2]]
+    assert np.flatnonzero(~np.isnan(labels.by_teacher["dear"])).tolist() == [3, 40]
+    assert list(labels.by_teacher) == ["dear", "calm", "wild"]
+
+
+def test_only_pairs_that_teachers_agree_on_are_kept(pairs):
+    calm, wild = np.linspace(0, 1, len(pairs)), np.linspace(0, 1, len(pairs))
+    wild[[3, 40]] = wild[[40, 3]]
+    labels = label(pairs, [FunctionTeacher("a", lambda _: calm), FunctionTeacher("b", lambda _: wild)])
+    kept = agreed(labels, share=1 - 2 / len(pairs))
+    assert len(kept) == len(pairs) - 2
+    assert kept.pairs.hash == pairs.take([i for i in range(len(pairs)) if i not in (3, 40)]).hash
+
+
+@pytest.mark.parametrize(
+    ("scores", "match"),
+    [([1.0], "shape"), ([float("nan")] * 96, "not a finite number"), ([0.5] * 96, "all 96 pairs the score 0.5")],
+)
+def test_what_a_function_must_not_return_is_refused(pairs, scores, match):
+    with pytest.raises((DataError, RunError), match=match):
+        label(pairs, [FunctionTeacher("f", lambda _: scores)])
+
+
+def test_a_file_that_knows_none_of_the_pairs_is_refused(pairs, tmp_path):
+    (tmp_path / "scores.csv").write_text("sentence1,sentence2,score\na,b,0.5\n", encoding="utf-8")
+    with pytest.raises(DataError, match="a score for none of the 96 pairs"):
+        ScoreFile("people", tmp_path / "scores.csv").score(pairs)
+
+
+def test_wording_scores_pairs_by_the_letters_they_share(dev):
+    scores = LexicalTeacher("lexical").score(dev)
+    assert spearmanr(scores, dev.scores).statistic > 0.9
+
+
+def test_matching_tokens_sees_the_words_that_two_texts_share(bert, dev):
+    encoder = BiEncoder.load(bert)
+    assert spearmanr(match_tokens(encoder, dev), dev.scores).statistic > 0.8
+    same = PairSet.from_lists(dev.sentence1.to_pylist()[:4], dev.sentence1.to_pylist()[:4])
+    np.testing.assert_allclose(match_tokens(encoder, same), 1.0, atol=1e-5)
+    np.testing.assert_allclose(match_tokens(encoder, dev.swapped()), match_tokens(encoder, dev), atol=1e-5)
+
+
+def test_a_reranker_keeps_its_order_and_gets_the_scale_of_the_labels(reranker, pairs):
+    encoder = CrossEncoder.load(reranker)
+    before = encoder.score(pairs)
+    assert before.max() < 0.2
+    order = spearmanr(np.arange(len(pairs)), before).statistic
+    targets = (np.argsort(np.argsort(before)) + 0.5) / len(pairs)
+    calibrate_to(encoder, pairs.with_scores(targets))
+    after = encoder.score(pairs)
+    assert spearmanr(np.arange(len(pairs)), after).statistic == pytest.approx(order, abs=1e-3)
+    assert after.mean() == pytest.approx(0.5, abs=0.01)
+    assert after.max() > 0.8
+
+
+def test_calibration_never_turns_an_order_around():
+    assert calibrated_line(np.arange(10.0), np.linspace(1, 0, 10))[0] == 0
+
+
+def test_merged_weights_lie_between_start_and_student(bert, tiny_model):
+    start, student = BiEncoder.load(bert), BiEncoder.load(bert)
+    with torch.no_grad():
+        for weight in student.model.parameters():
+            weight.add_(1.0)
+    merge_into(student, start, share=0.25)
+    for new, old in zip(student.model.parameters(), start.model.parameters(), strict=True):
+        torch.testing.assert_close(new, old + 0.25)
+    with pytest.raises(ConfigurationError, match="cannot be merged"):
+        merge_into(student, BiEncoder.load(tiny_model("bert", width=48)), share=0.5)
+
+
+def test_a_run_delivers_merged_weights_and_says_so(taught, bert, pairs, tmp_path):
+    whole = distil(pairs, str(bert), out=tmp_path / "whole", merge=1.0, **RUN)
+    half = distil(pairs, str(bert), out=tmp_path / "half", merge=0.5, **RUN)
+    old, new, mid = (BiEncoder.load(each).encode(["the old farmer"]) for each in (bert, whole.bi.name, half.bi.name))
+    assert not np.allclose(new, mid, atol=1e-5)
+    assert not np.allclose(old, mid, atol=1e-5)
+    start, student, merged = (BiEncoder.load(each).model for each in (bert, whole.bi.name, half.bi.name))
+    for a, b, c in zip(start.parameters(), student.parameters(), merged.parameters(), strict=True):
+        torch.testing.assert_close(c, (a + b) / 2, atol=1e-6, rtol=0)
+    assert json.loads((half.folder / "cycle-1/bert-32/bi/training.json").read_text())["merged"] == 0.5
+
+
+def test_teachers_are_written_as_spec_and_weight(tmp_path):
+    config = make_config(["a/b"], overrides={"teachers": ["c/b=0.5", "lexical", {"spec": "tokens", "weight": 2}]})
+    assert [(each.spec, each.weight, each.name) for each in config.teachers] == [
+        ("c/b", 0.5, "b-2"),
+        ("lexical", 1.0, "lexical"),
+        ("tokens", 2.0, "tokens"),
+    ]
+    assert TeacherConfig.parse("org/model").weight == 1.0
+    odd = tmp_path / "scores=2.csv"
+    odd.touch()
+    assert TeacherConfig.parse(str(odd)).spec == str(odd)
+
+
+@pytest.mark.parametrize("teacher", ["lexical=much", "lexical=0", "lexical=-1", "=2"])
+def test_a_weight_that_is_not_one_is_refused(teacher):
+    with pytest.raises(ConfigurationError, match="teachers"):
+        make_config(["a/b"], overrides={"teachers": [teacher]})
+
+
+def test_a_function_cannot_be_named_without_being_given(bert, pairs, tmp_path):
+    with pytest.raises(ConfigurationError, match="give the function itself"):
+        distil(pairs, str(bert), teachers=["function:judge"], out=tmp_path / "run", **RUN)
