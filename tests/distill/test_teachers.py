@@ -21,6 +21,7 @@ from trans_encoder.errors import ConfigurationError, DataError, RunError
 from trans_encoder.report import write_report
 
 RUN = {**TINY_RUN, "cycles": 1, "scale": None, "selection": "last"}
+RUN["cross"] = {**TINY_RUN["cross"], "learning_rate": 1e-4}
 
 
 def shared_words(pairs: list[tuple[str, str]]) -> list[float]:

@@ -265,7 +265,7 @@ def _teacher(teacher: TeacherConfig, config: RunConfig, team: Team, functions: M
         return ScoreFile(name, Path(spec))
     source = checked_name(spec.removeprefix(f"{TOKENS}:"), trust_remote_code=config.trust_remote_code)
     # Teachers read whole texts: their own length, not that of the students.
-    model = replace(team[0].start, name=name, source=source, pooling=None, max_tokens=None)
+    model = replace(team[0].start, name=name, source=source, pooling=None, prompts=None, max_tokens=None)
     if spec.startswith(f"{TOKENS}:"):
         return TokenTeacher(name, model)
     kind = find_kind(source)
