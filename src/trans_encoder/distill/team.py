@@ -162,6 +162,8 @@ def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
     """Fill in what can be found out about each member, and the anchor that follows; note what had to be guessed."""
     if config.strategy == "sequential-ensemble" and (config.anchor or config.formulation == "bi"):
         raise ConfigurationError("the strategy sequential-ensemble is for anchor 0 and the formulation alternate")
+    if config.strategy == "sequential-ensemble" and (config.teachers or config.scale not in (None, "none")):
+        raise ConfigurationError("the strategy sequential-ensemble is for members alone, without teachers or a scale")
     members, notes = [], []
     for member in config.members:
         origin = find_plm(member)
@@ -177,7 +179,7 @@ def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
         supervised = may_know_labels(member.bi) if said is None else said
         found = {"plm": origin.plm, "pooling": pooling, "supervised": supervised}
         members.append(member.model_copy(update=found))
-    several = len(members) + len(config.teachers) > 1
+    several = len(members) + len(config.teachers) > 1 and config.strategy != "sequential-ensemble"
     careful = any(member.supervised for member in members)
     defaults: dict[str, Any] = {
         "members": tuple(members),
