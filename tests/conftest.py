@@ -297,3 +297,50 @@ def no_pass_is_too_small(monkeypatch):
     from trans_encoder.fast import matmul
 
     monkeypatch.setattr(matmul, "_FEWEST_ROWS", 1)
+
+
+def make_static(folder, sentences, *, seed):
+    """Save a static encoder of random word vectors: texts are the nearer the more words they share."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    tokenizer = wordpiece(sentences).backend_tokenizer
+    weights = torch.randn(tokenizer.get_vocab_size(), 32, generator=torch.Generator().manual_seed(seed))
+    SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=weights)], device="cpu").save(
+        str(folder), create_model_card=False
+    )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def static(tmp_path_factory, sentences):
+    """A static encoder's folder."""
+    return make_static(tmp_path_factory.mktemp("static") / "model", sentences, seed=0)
+
+
+@pytest.fixture(scope="session")
+def other_static(tmp_path_factory, sentences):
+    """Another static encoder's folder, of the same shape."""
+    return make_static(tmp_path_factory.mktemp("static") / "other", sentences, seed=1)
+
+
+@pytest.fixture(scope="session")
+def embedder(static):
+    """The first static model, loaded to embed with."""
+    from trans_encoder.answers.embedder import load_embedder
+
+    return load_embedder([str(static)])
+
+
+@pytest.fixture
+def tickets(tmp_path, sentences):
+    """A CSV file of forty rows: each of ten sentences, then the same with one word changed, then others."""
+    lines = ["ticket,status,body"]
+    distinct = list(dict.fromkeys(sentences))[:30]
+    for number, text in enumerate(distinct):
+        lines.append(f"T{number},{'open' if number % 2 else 'closed'},{text}")
+    for number, text in enumerate(distinct[:10]):
+        lines.append(f"D{number},open,{text} near")
+    path = tmp_path / "tickets.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path

@@ -8,7 +8,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trans_encoder.answers.duplicates import find_duplicates
+    from trans_encoder.answers.found import Duplicates
+    from trans_encoder.answers.index import Index, build_index
     from trans_encoder.config import RunConfig, load_config
+    from trans_encoder.data.corpus import Corpus
     from trans_encoder.data.pairs import PairSet
     from trans_encoder.data.tasks import Task, TestSet, load_task
     from trans_encoder.data.text import Text
@@ -31,9 +35,12 @@ __version__ = version("trans-encoder")
 _HOMES = {
     "BiEncoder": "encoders",
     "ConfigurationError": "errors",
+    "Corpus": "data.corpus",
     "CrossEncoder": "encoders",
     "DataError": "errors",
+    "Duplicates": "answers.found",
     "Evaluation": "evaluation.evaluate",
+    "Index": "answers.index",
     "MemberConfig": "participants",
     "MissingExtraError": "errors",
     "PairSet": "data.pairs",
@@ -47,11 +54,13 @@ _HOMES = {
     "Text": "data.text",
     "TransEncoderError": "errors",
     "bootstrap": "distill.bootstrap",
+    "build_index": "answers.index",
     "distil": "distill.run",
     "distil_text": "distill.from_text",
     "evaluate": "evaluation.evaluate",
     "experiment": "paper.experiment",
     "export": "exporting",
+    "find_duplicates": "answers.duplicates",
     "label": "distill.labels",
     "learn": "distill.learn",
     "load_config": "config",
@@ -64,9 +73,12 @@ _HOMES = {
 __all__ = [
     "BiEncoder",
     "ConfigurationError",
+    "Corpus",
     "CrossEncoder",
     "DataError",
+    "Duplicates",
     "Evaluation",
+    "Index",
     "MemberConfig",
     "MissingExtraError",
     "PairSet",
@@ -80,11 +92,13 @@ __all__ = [
     "Text",
     "TransEncoderError",
     "bootstrap",
+    "build_index",
     "distil",
     "distil_text",
     "evaluate",
     "experiment",
     "export",
+    "find_duplicates",
     "label",
     "learn",
     "load_config",

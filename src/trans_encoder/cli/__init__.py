@@ -5,17 +5,35 @@ import typer
 from trans_encoder.cli.bootstrap import bootstrap
 from trans_encoder.cli.check import check
 from trans_encoder.cli.demo import demo
+from trans_encoder.cli.duplicates import duplicates
 from trans_encoder.cli.evaluate import evaluate
 from trans_encoder.cli.experiment import experiment
 from trans_encoder.cli.export import export
 from trans_encoder.cli.learn import learn
+from trans_encoder.cli.index import index, search
 from trans_encoder.cli.mine import mine
 from trans_encoder.cli.report import report
 from trans_encoder.cli.score import label, score
 from trans_encoder.cli.shell import Command, Shell, start
 from trans_encoder.cli.train import train
 
-COMMANDS = (demo, train, check, bootstrap, mine, evaluate, score, label, learn, export, report, experiment)
+COMMANDS = (
+    duplicates,
+    index,
+    search,
+    demo,
+    train,
+    check,
+    bootstrap,
+    mine,
+    evaluate,
+    score,
+    label,
+    learn,
+    export,
+    report,
+    experiment,
+)
 
 app = typer.Typer(
     name="trans-encoder",

@@ -32,6 +32,10 @@ def score(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write pairs and scores: .jsonl, .csv or .parquet.")
     ] = None,
+    probability: Annotated[
+        bool,
+        typer.Option("--probability", help="Give an estimate of how likely each pair means the same, not the score."),
+    ] = False,
     columns: Columns = None,
     skip_bad: SkipBad = False,
     kind: KindOption = None,
@@ -46,10 +50,12 @@ def score(
     """Score pairs: one score a line on standard output, or pairs with their scores in a file.
 
     The file keeps ids and all other columns; in it the two texts are called sentence1 and sentence2.
-    A bi-encoder's score is a cosine, a cross-encoder's a probability.
+    A bi-encoder's score is a cosine, a cross-encoder's lies between 0 and 1; neither says how likely two texts mean the
+    same. `--probability` estimates that, with the texts of the pairs themselves as the corpus to measure against.
 
     Example: `trans-encoder score runs/sts/best/cross --pairs pairs.jsonl --out scored.jsonl`
     """
+    from trans_encoder.answers.deciding import pair_probabilities
     from trans_encoder.cli.reading import Reading
     from trans_encoder.cli.writing import write_pairs, writer_of
     from trans_encoder.encoders.lengths import count_cuts
@@ -59,12 +65,12 @@ def score(
     with show_progress():
         read = Reading(columns, skip_bad).pairs(pairs, others=out is not None)
         (encoder,) = Loading(kind, pooling, max_tokens, prompt, prompt1, prompt2, trust_remote_code).load([model])
-        scores = encoder.score(read)
+        scores = pair_probabilities(read, encoder)[1] if probability else encoder.score(read)
         cuts = count_cuts(encoder, read)
         if out is not None:
             write_pairs(read.with_scores(scores), out)
     say_cuts(model, cuts)
-    about = {"model": model, "kind": encoder.kind, "count": len(read)}
+    about = {"model": model, "kind": encoder.kind, "count": len(read), "of": "probability" if probability else "score"}
     result = {**about, "mean": float(scores.mean()), "cuts": {model: cuts.to_dict()}}
     if out is not None:
         shown = f"{out}: {len(read)} pairs, mean score {result['mean']:.4f}"

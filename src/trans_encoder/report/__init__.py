@@ -1,6 +1,7 @@
-"""One self-contained page about a run: did it help, and how."""
+"""Self-contained pages: about runs (did it help, and how), and about duplicates."""
 
+from trans_encoder.report.answers import write_duplicates
 from trans_encoder.report.outcomes import ModelKey, save_evaluation
 from trans_encoder.report.page import write_report
 
-__all__ = ["ModelKey", "save_evaluation", "write_report"]
+__all__ = ["ModelKey", "save_evaluation", "write_duplicates", "write_report"]

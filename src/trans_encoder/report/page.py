@@ -68,11 +68,11 @@ def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
 
 def render(folders: Sequence[RunFolder]) -> str:
     """Return the page as text."""
-    templates = _templates()
-    style, script = (_asset(templates, name) for name in ("style.css", "script.js"))
+    pages = templates()
+    style, script = (asset(pages, name) for name in ("style.css", "script.js"))
     runs = [RunView(folder) for folder in folders]
     pairs = _pairs(runs)
-    return templates.get_template("report.html").render(
+    return pages.get_template("report.html").render(
         runs=runs,
         contest=_contest(runs),
         pairs=pairs,
@@ -81,7 +81,7 @@ def render(folders: Sequence[RunFolder]) -> str:
         environment=_settings([run.folder.environment for run in runs]),
         style=style,
         script=script,
-        policy=_policy(style, script),
+        policy=policy(style, script),
         version=version("trans-encoder"),
         names=KINDS,
         width=WIDTH,
@@ -89,8 +89,9 @@ def render(folders: Sequence[RunFolder]) -> str:
 
 
 @cache
-def _templates() -> Environment:
-    templates = Environment(
+def templates() -> Environment:
+    """Return the templates of all pages, with what writes numbers."""
+    pages = Environment(
         loader=PackageLoader("trans_encoder.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -98,8 +99,8 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     for write in (number, signed, duration, memory, shortened):
-        templates.filters[write.__name__] = write
-    return templates
+        pages.filters[write.__name__] = write
+    return pages
 
 
 def _pairs(runs: Sequence[RunView]) -> list[ShownPair]:
@@ -146,11 +147,12 @@ def _plain(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _asset(templates: Environment, name: str) -> Markup:
-    return Markup(templates.get_template(name).render())  # our own files, no data in them
+def asset(pages: Environment, name: str) -> Markup:
+    """Return a style or a script, to be put into a page as it is."""
+    return Markup(pages.get_template(name).render())  # our own files, no data in them
 
 
-def _policy(style: str, script: str) -> str:
+def policy(style: str, script: str) -> str:
     """Allow this page's own style and script, by their hashes, and nothing else: no request, no injected code."""
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
     return (

@@ -1,0 +1,1 @@
+"""Answers: which rows mean the same, and which are about a text."""

@@ -1,0 +1,99 @@
+"""Search: neighbours by vectors and by words, fused by rank, re-ranked by a cross-encoder if there is one."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from trans_encoder.answers.embedded import Embedded, Positions
+from trans_encoder.answers.filters import matching
+from trans_encoder.answers.hits import Hit
+from trans_encoder.data.pairs import PairSet
+from trans_encoder.encoders import CrossEncoder
+from trans_encoder.errors import DataError
+
+if TYPE_CHECKING:
+    from trans_encoder.answers.index import Index
+
+_DEPTH = 100
+"""Texts that each kind of search brings, at the least."""
+_LOOKED_AT = 32
+"""Texts that a cross-encoder re-ranks, at the least."""
+_RANK = 60  # the usual constant of reciprocal rank fusion
+_BLOCK = 1 << 16
+
+
+def search(index: "Index", text: str, *, top: int, where: str | None, cross: CrossEncoder | None) -> list[Hit]:
+    """Return the `top` rows nearest to a text among those that meet a condition (see `filters`), best first."""
+    if not text.strip():
+        raise DataError("the text to search for is empty; give some words")
+    rows = index.embedded
+    allowed = _allowed(rows, where)
+    depth = max(_DEPTH, top)
+    vector = index.embedder.encode([text])
+    dense = _dense(index, vector, depth) if allowed is None else _exact(rows, vector[0], np.flatnonzero(allowed), depth)
+    lexical = index.lexical.search(text, depth if allowed is None else len(rows.texts))[0]
+    if allowed is not None:
+        lexical = lexical[allowed[lexical]][:depth]
+    found = _fused(dense, lexical)[: max(top, _LOOKED_AT)]
+    cosines = rows.take_vectors(found) @ vector[0]
+    scores, probabilities = cosines, index.probability(cosines)
+    if cross is not None and len(found):
+        texts = rows.texts.take(pa.array(found)).to_pylist()
+        scores = cross.score(PairSet.from_lists([text] * len(texts), texts))
+        order = np.argsort(-scores, kind="stable")
+        found, scores, probabilities = found[order], scores[order], probabilities[order]
+    return _hits(rows, found, scores, probabilities, where=where, top=top)
+
+
+def _allowed(rows: Embedded, where: str | None) -> npt.NDArray[np.bool_] | None:
+    """Return which texts have a row that meets the condition; None if there is no condition."""
+    if where is None:
+        return None
+    allowed = np.zeros(len(rows.texts), dtype=bool)
+    allowed[rows.place[matching(rows.rows, where)]] = True
+    return allowed
+
+
+def _dense(index: "Index", vector: npt.NDArray[np.float32], depth: int) -> Positions:
+    positions = index.dense.search(vector, depth)[0][0]
+    return positions[positions >= 0]
+
+
+def _exact(rows: Embedded, vector: npt.NDArray[np.float32], allowed: Positions, depth: int) -> Positions:
+    """Compare with every text that is allowed: a filter may leave few, and few of these in the nearest clusters."""
+    parts = [rows.take_vectors(allowed[start : start + _BLOCK]) @ vector for start in range(0, len(allowed), _BLOCK)]
+    scores = np.concatenate(parts) if parts else np.empty(0, dtype=np.float32)
+    return allowed[np.argsort(-scores, kind="stable")[:depth]]
+
+
+def _fused(*rankings: Positions) -> Positions:
+    """Fuse rankings by the sums of their reciprocal ranks."""
+    scores: dict[int, float] = {}
+    for ranking in rankings:
+        for rank, position in enumerate(ranking.tolist(), start=1):
+            scores[position] = scores.get(position, 0.0) + 1 / (_RANK + rank)
+    return np.array(sorted(scores, key=lambda position: -scores[position]), dtype=np.int64)
+
+
+def _hits(
+    rows: Embedded,
+    found: Positions,
+    scores: npt.NDArray[np.float32],
+    probabilities: npt.NDArray[np.float64],
+    *,
+    where: str | None,
+    top: int,
+) -> list[Hit]:
+    """Return the rows that have the texts which were found."""
+    allowed = None if where is None else matching(rows.rows, where)
+    hits: list[Hit] = []
+    for position, score, probability in zip(found.tolist(), scores.tolist(), probabilities.tolist(), strict=True):
+        for row in np.flatnonzero(rows.place == position).tolist():
+            if allowed is None or allowed[row]:
+                columns = rows.columns(row)
+                hits.append(Hit(rows.ids[row], rows.text(row), round(score, 6), round(probability, 6), columns))
+        if len(hits) >= top:
+            break
+    return hits[:top]

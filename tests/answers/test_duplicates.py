@@ -1,0 +1,168 @@
+"""Duplicates: pairs, groups that no weak link joins, two files, the page, and what a decision promises."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from trans_encoder.answers.duplicates import find_duplicates
+from trans_encoder.answers.embedded import Embedded
+from trans_encoder.answers.found import Duplicates
+from trans_encoder.answers.grouping import Grouper, representative
+from trans_encoder.cli import app
+from trans_encoder.data.corpus import Corpus
+from trans_encoder.encoders import CrossEncoder
+from trans_encoder.errors import ConfigurationError
+from trans_encoder.report import write_duplicates
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def found(static, sentences):
+    """Thirty sentences, ten of them again with one word more."""
+    texts = list(dict.fromkeys(sentences))[:30]
+    ids = [f"T{number}" for number in range(30)] + [f"D{number}" for number in range(10)]
+    corpus = Corpus.from_texts([*texts, *(f"{text} near" for text in texts[:10])], ids=ids)
+    return find_duplicates(corpus, models=str(static))
+
+
+def test_rows_with_nearly_the_same_words_are_found(found):
+    pairs = {frozenset((pair.id1, pair.id2)) for pair in found.pairs}
+    expected = {frozenset((f"T{number}", f"D{number}")) for number in range(10)}
+    assert len(pairs & expected) == 10
+    assert all(0 <= pair.probability <= 1 for pair in found.pairs)
+    first = {frozenset((pair.id1, pair.id2)) for pair in found.pairs[:10]}
+    assert len(first & expected) >= 9, "the likeliest pairs come first"
+
+
+def test_a_group_has_its_rows_and_a_representative(found):
+    of = {name: group for group in found for name in group.ids}
+    assert of["T3"] is of["D3"]
+    for group in found:
+        assert group.representative in group.ids
+        assert len(group.ids) == len(group.texts) == len(set(group.ids)) > 1
+    assert sum(len(group.ids) for group in found) == len(of), "a row is in one group"
+
+
+def test_a_higher_precision_accepts_fewer_pairs(static, found, sentences):
+    texts = list(dict.fromkeys(sentences))[:30]
+    corpus = Corpus.from_texts([*texts, *(f"{text} near" for text in texts[:10])])
+    strict = find_duplicates(corpus, models=str(static), precision=0.95)
+    loose = find_duplicates(corpus, models=str(static), precision=0.05)
+    assert len(strict.pairs) < len(loose.pairs)
+    if strict.pairs:
+        assert np.mean([pair.probability for pair in strict.pairs]) >= 0.95
+    exact = find_duplicates(corpus, models=str(static), threshold=0.9)
+    assert all(pair.score >= 0.9 for pair in exact.pairs)
+    assert len(exact.pairs) >= 10
+
+
+def test_equal_texts_are_duplicates_for_certain(static):
+    texts = ["the old farmer", "a golden clock", "the old farmer", "the old farmer", "a tiny lamp"]
+    found = find_duplicates(texts, models=str(static), threshold=0.99)
+    assert [(pair.id1, pair.id2, pair.probability) for pair in found.pairs] == [("1", "3", 1.0), ("1", "4", 1.0)]
+    assert [group.ids for group in found] == [["1", "3", "4"]]
+
+
+def test_one_row_or_all_different_rows_give_nothing(static):
+    assert len(find_duplicates(["alone"], models=str(static))) == 0
+    assert find_duplicates(["the old farmer", "a golden clock"], models=str(static), threshold=0.99).pairs == []
+
+
+def test_two_files_are_compared_with_each_other_only(static):
+    ours = Corpus.from_texts(["the old farmer sells a boat", "the old farmer sells a boat near"], ids=["a", "b"])
+    theirs = Corpus.from_texts(
+        ["old farmer sells a boat", "a golden clock", "the old farmer sells a boat"], ids=["x", "y", "z"]
+    )
+    found = find_duplicates(ours, against=theirs, models=str(static), threshold=0.9)
+    assert all(pair.id1 in "ab" and pair.id2 in "xyz" for pair in found.pairs)
+    assert {("a", "z"), ("a", "x")} <= {(pair.id1, pair.id2) for pair in found.pairs}
+    assert "y" not in {pair.id2 for pair in found.pairs}
+    assert [(sorted(group.ids), sorted(group.against)) for group in found] == [(["a", "b"], ["x", "z"])]
+
+
+def at_angles(*degrees):
+    """Return rows whose vectors lie on a circle."""
+    radians = np.deg2rad(degrees)
+    vectors = np.column_stack([np.cos(radians), np.sin(radians)]).astype(np.float32)
+    texts = pa.chunked_array([pa.array([str(place) for place in range(len(degrees))])])
+    return Embedded(pa.table({"id": texts}), np.arange(len(degrees)), texts, vectors)
+
+
+def test_one_weak_link_does_not_join_two_groups():
+    rows = at_angles(0, 2, 4, 40, 42, 44)
+    left, right = np.array([0, 0, 1, 3, 3, 4, 2]), np.array([1, 2, 2, 4, 5, 5, 3])
+    probabilities = np.array([0.95] * 6 + [0.6])  # the last pair is the link between two groups
+    groups = Grouper(rows, lambda scores: (scores > 0.95).astype(float), decision=0.5).merge(left, right, probabilities)
+    assert groups == [[0, 1, 2], [3, 4, 5]]
+    agreeing = Grouper(rows, lambda scores: np.full(len(scores), 0.9), decision=0.5)
+    assert agreeing.merge(left, right, probabilities) == [[0, 1, 2, 3, 4, 5]]
+
+
+def test_the_representative_is_in_the_middle():
+    assert representative(at_angles(0, 10, 30), [0, 1, 2]) == 1
+
+
+def test_no_model_is_an_error_that_says_how_to_give_one():
+    with pytest.raises(ConfigurationError, match=r"--model, .*--run"):
+        find_duplicates(["a", "b"])
+
+
+def test_saved_and_opened_again(tmp_path, found):
+    found.save(tmp_path)
+    opened = Duplicates.open(tmp_path)
+    assert opened.pairs == found.pairs
+    assert [(group.ids, group.representative) for group in opened] == [(one.ids, one.representative) for one in found]
+    assert opened.probability == found.probability
+    assert opened.candidates.equals(found.candidates)
+    line = json.loads((tmp_path / "pairs.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    assert list(line) == ["id1", "id2", "score", "probability"]
+
+
+def test_a_cross_encoder_looks_again(static, bert, sentences):
+    texts = list(dict.fromkeys(sentences))[:12]
+    found = find_duplicates(texts, models=str(static), cross=CrossEncoder.load(bert), threshold=0.0)
+    assert found.summary["cross"] == [str(bert)]
+    assert all(0 < pair.score < 1 for pair in found.pairs)
+
+
+def test_the_page_shows_groups_and_escapes_what_rows_say(tmp_path, static):
+    evil = "<script>alert(1)</script> the old farmer"
+    found = find_duplicates([evil, evil, "a golden clock"], models=str(static))
+    page = write_duplicates(found, tmp_path / "page.html", title="<b>tickets</b>").read_text(encoding="utf-8")
+    assert "<script>alert(1)" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<b>tickets" not in page
+    assert "http" not in page.replace("http-equiv", "")
+
+
+def test_the_command_line_from_file_to_answer(tmp_path, tickets, static):
+    index, out = tmp_path / "index", tmp_path / "out"
+    made = json.loads(
+        run("index", "--text", tickets, "--id", "ticket", "--model", static, "--out", index, "--json").stdout
+    )
+    assert (made["rows"], made["embedded"]) == (40, 40)
+    result = json.loads(run("duplicates", index, "--out", out, "--json").stdout)
+    assert result["groups"] >= 1
+    assert {file.name for file in out.iterdir()} == {
+        "pairs.jsonl", "groups.jsonl", "candidates.parquet", "duplicates.json", "duplicates.html"
+    }  # fmt: skip
+    hits = json.loads(
+        run("search", index, "the old farmer", "--top", 3, "--where", 'status == "open"', "--json").stdout
+    )
+    assert len(hits["hits"]) == 3
+    assert {hit["columns"]["status"] for hit in hits["hits"]} == {"open"}
+
+
+def test_a_file_is_enough(tmp_path, tickets, static):
+    result = run("duplicates", tickets, "--id", "ticket", "--model", static, "--out", tmp_path / "out")
+    assert "pairs in" in result.stdout
+    message = run("duplicates", tickets, "--id", "ticket", "--out", tmp_path / "other", code=2).stderr
+    assert "--model" in message
