@@ -22,7 +22,7 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.shards import SHARD_PAIRS, LabelShard, cut, parts
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.distill.work import Label
-from trans_encoder.runs.manifest import RunFolder
+from trans_encoder.runs.run import Run
 from trans_encoder.runs.stages import Stage
 from trans_encoder.runs.workers.processes import side_by_side
 
@@ -34,7 +34,7 @@ def label(folder: Path, teacher: ModelRef, *, count: int, workers: int) -> float
     shards = list(cut(pairs, teacher, count=count, cycle=1))
     with (
         side_by_side(workers) as engine,
-        RunFolder.open(folder / f"{workers}", config={}, origin={}, engine=engine, advance=lambda _: None) as run,
+        Run.claim(folder / f"{workers}", config={}, origin={}, engine=engine, advance=lambda _: None) as run,
     ):
         warm = [Stage(f"warm-{number}", {}, LabelShard(pairs, teacher, 0, 64, 1)) for number in range(2 * workers)]
         run.complete(warm)

@@ -68,6 +68,7 @@ def write_run(
     best = {"cycle": cycles, "step": 600, "score": 80.0, "helped": True}
     result = {
         "metric": "spearman",
+        "cycles": cycles,
         "members": {
             name: {"source": f"models/{name}", "start_score": 71.5}
             | {kind: best | {"folder": f"best/{kind}"} for kind in ("bi", "cross")}

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import trans_encoder
 from trans_encoder.cli import COMMANDS, app
-from trans_encoder.cli.writing import write_pairs
 from trans_encoder.config import EngineConfig, Inputs, MemberConfig, RunConfig, TrainingPlan
+from trans_encoder.data.writers import write_pairs
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trans_encoder.cli.writing import write_pairs
+from trans_encoder.data.writers import write_pairs
 from trans_encoder.encoders import load_encoder
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from conftest import graded
 from trans_encoder.cli import COMMANDS, app
-from trans_encoder.cli.writing import write_pairs
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
+from trans_encoder.data.writers import write_pairs
 from trans_encoder.encoders import load_encoder
 
 ROOT = Path(__file__).parent.parent

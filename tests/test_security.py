@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from conftest import TINY_RUN
 from trans_encoder.cli import app
-from trans_encoder.cli.writing import write_pairs
 from trans_encoder.config import MemberConfig, make_config
 from trans_encoder.data.tasks import TestSet
+from trans_encoder.data.writers import write_pairs
 from trans_encoder.distill.cards import escaped
 from trans_encoder.distill.run import distil
 from trans_encoder.distill.team import resolve_members

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from conftest import graded
 from trans_encoder.cli import COMMANDS, app
-from trans_encoder.cli.writing import write_pairs
 from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.writers import write_pairs
 from trans_encoder.distill.labels import PseudoLabels
 from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
 
@@ -182,7 +182,7 @@ class TestCheck:
             assert "another process is working" in fail("check", *given, out, *SETTINGS, code=1)
         assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
         (tmp_path / "thesis.tex").write_text("years of work")
-        assert "is no run folder" in fail("check", *given, tmp_path, *SETTINGS, code=1)
+        assert "is not a run folder" in fail("check", *given, tmp_path, *SETTINGS, code=1)
         assert not run_json("check", *given, tmp_path / "new", *SETTINGS)["begun"]
         assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 

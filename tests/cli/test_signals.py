@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from trans_encoder.cli.shell import _stop
-from trans_encoder.cli.writing import write_pairs
+from trans_encoder.data.writers import write_pairs
 
 COMMAND = Path(sys.executable).with_name("trans-encoder")
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from conftest import FAMILIES, sentence, words
 from trans_encoder.cli import app
-from trans_encoder.cli.writing import write_pairs
 from trans_encoder.data.text import Text
+from trans_encoder.data.writers import write_pairs
 from trans_encoder.distill.bootstrap import bootstrap, make_plan
 from trans_encoder.distill.bootstrap.contrast import Contrast, duplicates, info_nce
 from trans_encoder.distill.bootstrap.tuning import find_positives, tokenised

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from conftest import contents
 from killing import killed_until_it_ends
 from trans_encoder.cli import app
-from trans_encoder.cli.writing import write_pairs
 from trans_encoder.config import MemberConfig
+from trans_encoder.data.writers import write_pairs
 from trans_encoder.distill.labels import label
 from trans_encoder.distill.learn import learn, read_labels
 from trans_encoder.encoders import BiEncoder

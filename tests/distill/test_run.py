@@ -234,7 +234,7 @@ def test_a_team_of_one_is_self_distillation(bert, roberta, pairs, dev, tmp_path)
     def taught(student, labels, kind):
         options = TrainingOptions(
             folder=tmp_path / kind,
-            seed=stage_seed(config.seed, cycle=1, seat=0, kind=kind),
+            seed=stage_seed(config.seed, cycle=1, index=0, kind=kind),
             judge=lambda encoder: measure(encoder.score(dev), TestSet("dev", dev)),
         )
         plan = getattr(config, kind)
@@ -243,7 +243,7 @@ def test_a_team_of_one_is_self_distillation(bert, roberta, pairs, dev, tmp_path)
         ).encoder
 
     start = BiEncoder.load(bert, max_tokens=config.bi.max_tokens, device="cpu")
-    seed = stage_seed(config.seed, cycle=1, seat=0, kind="cross")
+    seed = stage_seed(config.seed, cycle=1, index=0, kind="cross")
     plm = CrossEncoder.load(roberta, max_tokens=config.cross.max_tokens, device="cpu", seed=seed)
     cross = taught(plm, start.score(pairs), "cross")
     bi = taught(BiEncoder.load(bert, max_tokens=config.bi.max_tokens, device="cpu"), cross.score(pairs), "bi")

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from conftest import TINY_RUN, contents, save_model, sentence, shape, wordpiece, words
 from trans_encoder.cli import app
-from trans_encoder.cli.writing import write_pairs
 from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.writers import write_pairs
 from trans_encoder.distill.run import distil
 from trans_encoder.encoders import BiEncoder, load_encoder
 

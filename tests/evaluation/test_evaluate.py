@@ -11,7 +11,8 @@ from conftest import graded
 from trans_encoder.data.tasks import Task, TestSet
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.errors import ConfigurationError, DataError
-from trans_encoder.evaluation.evaluate import ensemble_scores, evaluate
+from trans_encoder.evaluation.ensembles import ensemble_scores
+from trans_encoder.evaluation.evaluate import evaluate
 from trans_encoder.evaluation.metrics import auc, spearman
 
 

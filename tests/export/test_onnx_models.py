@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from trans_encoder.cli import app
-from trans_encoder.cli.writing import write_pairs
 from trans_encoder.data.tasks import TestSet
+from trans_encoder.data.writers import write_pairs
 from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.evaluation.evaluate import evaluate

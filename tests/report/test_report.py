@@ -21,12 +21,13 @@ from trans_encoder.errors import DataError, RunError
 from trans_encoder.evaluation.metrics import auc, spearman
 from trans_encoder.report import ModelKey, save_evaluation, write_report
 from trans_encoder.report.charts import Scale
-from trans_encoder.report.folder import RunFolder
 from trans_encoder.report.intervals import bootstrap, interval
 from trans_encoder.report.labels import disagreements
 from trans_encoder.report.measuring import evaluate_run
 from trans_encoder.report.outcomes import TEAM, read_evaluation
 from trans_encoder.report.verdict import compare
+from trans_encoder.report.view import RunView
+from trans_encoder.runs.run import Run
 
 START, BI, CROSS = ModelKey("start", "bert", "bi"), ModelKey("best", "bert", "bi"), ModelKey("best", "bert", "cross")
 
@@ -124,7 +125,7 @@ def test_evaluation_of_another_length_is_refused(tmp_path):
 @pytest.mark.parametrize(("gain", "answer"), [(0.4, "Yes."), (0.0, "Not clearly."), (-0.8, "No.")])
 def test_headline_answers_by_the_interval(tmp_path, gain, answer):
     # By the meaning of a 95 % interval, one seed in twenty would find a gain where there is none.
-    headline = compare(RunFolder.open(write_run(tmp_path / "run", gain=gain, seed=2)).outcomes)[0].headline
+    headline = compare(RunView(Run.open(write_run(tmp_path / "run", gain=gain, seed=2))).outcomes)[0].headline
     assert headline.answer == answer
     assert "On average over 3 test sets, the bi-encoder went from" in headline.text
     assert ("chance" in headline.text) == (gain == 0)
@@ -156,7 +157,7 @@ def test_headline_says_when_the_start_was_kept(tmp_path):
 
 
 def test_average_is_the_mean_over_test_sets(run):
-    comparison = compare(RunFolder.open(run).outcomes)[0]
+    comparison = compare(RunView(Run.open(run)).outcomes)[0]
     assert comparison.average.start.value == pytest.approx(np.mean([row.start.value for row in comparison.rows]))
     gain = comparison.average.after["cross"]
     assert gain.gain.value == pytest.approx(gain.score.value - comparison.average.start.value)
@@ -214,7 +215,7 @@ def test_hostile_names_are_only_text(tmp_path, place):
 
 
 def test_disagreements_are_those_furthest_apart_in_order(run):
-    files = RunFolder.open(run).labels
+    files = RunView(Run.open(run)).label_files
     found = disagreements(files, limit=30)
     assert len(found) == 30
     first = [one for one in found if one.stage == "cycle 1: bi → cross"]
@@ -229,9 +230,9 @@ def test_disagreements_are_those_furthest_apart_in_order(run):
 
 def test_labels_of_other_pairs_are_not_compared(tmp_path):
     run = write_run(tmp_path / "run", cycles=1)
-    folder = RunFolder.open(run)
-    folder.labels[1].provenance["pairs"] = "other"
-    assert disagreements(folder.labels, limit=10) == []
+    folder = RunView(Run.open(run))
+    folder.label_files[1].provenance["pairs"] = "other"
+    assert disagreements(folder.label_files, limit=10) == []
 
 
 def test_team_shows_every_member_and_their_agreement(tmp_path):

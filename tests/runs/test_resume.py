@@ -18,8 +18,7 @@ from trans_encoder.distill.from_text import distil_text
 from trans_encoder.distill.run import distil
 from trans_encoder.encoders.trainer import StageTrainer
 from trans_encoder.errors import RunError
-from trans_encoder.runs.manifest import RunFolder
-from trans_encoder.runs.stages import one_by_one
+from trans_encoder.runs.run import Run
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def test_in_the_middle_of_a_stage_the_last_checkpoint_continues(again, mutual, c
     shutil.rmtree(copy / "cycle-2" / "roberta-48" / "bi")
     assert killed(again, copy, place="cycle-2/roberta-48/bi")
     scratch = copy / "cycle-2" / "roberta-48" / "bi.training"
-    assert {path.name for path in scratch.iterdir()} == {"checkpoint-5", "checkpoint-10"}
+    assert {path.name for path in scratch.iterdir()} == {"attempts.json", "checkpoint-5", "checkpoint-10"}
     again(copy)
     assert len(steps) == 2
     assert not scratch.exists()
@@ -174,7 +173,7 @@ def test_two_processes_cannot_work_in_one_folder(again, copy):
 
 def test_what_is_no_run_folder_is_left_alone(again, tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(RunError, match="not empty and is no run folder"):
+    with pytest.raises(RunError, match="not empty and is not a run folder"):
         again(tmp_path)
     with pytest.raises(RunError, match="is a file"):
         again(tmp_path / "thesis.tex")
@@ -198,7 +197,7 @@ def test_a_folder_that_only_looks_like_a_run_is_left_alone(again, bert, corpus, 
         lambda: distil_text(Text.read(corpus), str(bert), out=tmp_path, **TINY_RUN),
         lambda: bootstrap(Text.read(corpus), str(bert), out=tmp_path),
     ):
-        with pytest.raises(RunError, match="not empty and is no run folder"):
+        with pytest.raises(RunError, match="not empty and is not a run folder"):
             begin()
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == foreign
 
@@ -230,7 +229,7 @@ def test_a_place_that_cannot_be_written_is_a_clear_error(again):
 
 def test_only_errors_of_the_runs_own_storage_are_called_so(tmp_path):
     def fail_with(error):
-        with RunFolder.open(tmp_path / "run", config={}, origin={}, engine=one_by_one, advance=lambda _: None):
+        with Run.claim(tmp_path / "run", config={}, origin={}, advance=lambda _: None):
             raise error
 
     for error in (

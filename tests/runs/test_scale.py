@@ -28,9 +28,9 @@ from trans_encoder.encoders import tokens
 from trans_encoder.encoders.trainer import Share
 from trans_encoder.errors import ConfigurationError, MissingExtraError, RunError
 from trans_encoder.files import atomic_file
-from trans_encoder.runs import manifest
-from trans_encoder.runs.manifest import RunFolder
-from trans_encoder.runs.stages import Stage, one_by_one
+from trans_encoder.runs import claims
+from trans_encoder.runs.run import Run
+from trans_encoder.runs.stages import Stage
 from trans_encoder.runs.workers import make_engine
 from trans_encoder.runs.workers.processes import side_by_side
 
@@ -146,7 +146,7 @@ def test_blocks_of_tokens_are_the_tokens_of_the_whole(bert, pairs, monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path):
-    with RunFolder.open(tmp_path / "run", config={}, origin={}, engine=one_by_one, advance=lambda _: None) as opened:
+    with Run.claim(tmp_path / "run", config={}, origin={}, advance=lambda _: None) as opened:
         yield opened
 
 
@@ -237,13 +237,10 @@ def test_a_first_bi_encoder_is_refused_to_several_ranks(tmp_path, bert, monkeypa
 
 
 def test_a_rank_with_other_inputs_than_the_first_is_refused_and_named(tmp_path, monkeypatch):
-    answers = iter([({}, {}), ({}, {"pairs": "theirs"})])
-    monkeypatch.setattr(manifest, "from_first_rank", lambda decide: decide() and next(answers))
+    monkeypatch.setattr(claims, "from_first_rank", lambda decide: ({}, {"pairs": "theirs"}))
     with (
         pytest.raises(RunError, match=f"(?s)do not agree.*{platform.node()}, pairs: was 'theirs', now 'ours'"),
-        RunFolder.open(
-            tmp_path / "run", config={}, origin={"pairs": "ours"}, engine=one_by_one, advance=lambda _: None
-        ),
+        Run.claim(tmp_path / "run", config={}, origin={"pairs": "ours"}, advance=lambda _: None),
     ):
         pass
 

@@ -1,6 +1,5 @@
 """`trans-encoder bootstrap`: stage 0, from a PLM and raw text to a first bi-encoder."""
 
-import json as json_module
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -54,6 +53,8 @@ def bootstrap(
     """
     from trans_encoder.cli.reading import Reading
     from trans_encoder.distill.bootstrap import bootstrap as run
+    from trans_encoder.runs.layout import training_record
+    from trans_encoder.runs.records import TuningRecord, read_record
 
     overrides = read_settings(assignments, options=_OPTIONS)
     with show_progress():
@@ -70,7 +71,7 @@ def bootstrap(
             trust_remote_code=trust_remote_code,
             **overrides,
         )
-    record = json_module.loads((Path(encoder.name) / "training.json").read_text(encoding="utf-8"))
-    result = {"out": encoder.name, **{name: record[name] for name in ("start_score", "best_score", "best_step")}}
-    scores = f"; dev {record['start_score']:.2f} before, {record['best_score']:.2f} after" if test else ""
+    record = read_record(TuningRecord, training_record(Path(encoder.name)))
+    result = {"out": encoder.name, **record.model_dump(include={"start_score", "best_score", "best_step"})}
+    scores = f"; dev {record.start_score:.2f} before, {record.best_score:.2f} after" if test else ""
     print_result(result, as_json=json, shown=f"{encoder.name}: tuned by {objective}{scores}")

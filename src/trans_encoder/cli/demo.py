@@ -38,6 +38,8 @@ def demo(
 
 
 def _shown(done: "Demo") -> Shown:
+    from trans_encoder.runs.layout import Layout
+
     table = Table(
         title=f"From {done.sentences:,} sentences and {done.pairs:,} mined pairs, without labels",
         caption="Graded pairs: Spearman. Questions: answered by the first topic (recall@1), mean of 1 / rank (MRR).",
@@ -49,10 +51,11 @@ def _shown(done: "Demo") -> Shown:
         table.add_column(name, justify="right")
     for method, figures in done.figures.items():
         table.add_row(method, *(f"{value:.1f}" for value in figures.to_dict().values()))
+    layout = Layout(done.run)
     command = ["trans-encoder", "train", "--text", "YOUR-TEXT", "--model", done.start, "--out", "runs/mine"]
     return [
         table,
         f"Report: {done.report}",
-        f"Models: {done.run / 'best' / 'bi'} and {done.run / 'best' / 'cross'}",
+        f"Models: {layout.best(None, 'bi')} and {layout.best(None, 'cross')}",
         f"Next, on your own text: {shlex.join(command)}",
     ]

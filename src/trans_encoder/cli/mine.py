@@ -41,7 +41,7 @@ def mine(
 
     Example: `trans-encoder mine --text corpus.txt --out pairs.jsonl --mix 4,2,2,2,0`
     """
-    from trans_encoder.cli.writing import write_pairs, writer_of
+    from trans_encoder.data.writers import write_pairs, writer_of
     from trans_encoder.encoders import BiEncoder
     from trans_encoder.errors import ConfigurationError
     from trans_encoder.mining import DEFAULT_MIX, Mix

@@ -57,7 +57,7 @@ def score(
     """
     from trans_encoder.answers.deciding import pair_probabilities
     from trans_encoder.cli.reading import Reading
-    from trans_encoder.cli.writing import write_pairs, writer_of
+    from trans_encoder.data.writers import write_pairs, writer_of
     from trans_encoder.encoders.lengths import count_cuts
 
     if out is not None:

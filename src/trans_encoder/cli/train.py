@@ -76,12 +76,10 @@ def _called(key: "ModelKey", *, alone: bool) -> str:
 
 
 def _as_dict(result: "Result", tests: Mapping[str, Mapping[str, float]], page: Path) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {
         "out": str(result.folder),
         "metric": result.metric,
-        "members": {name: asdict(member) for name, member in result.members.items()},
+        "members": {name: member.model_dump() for name, member in result.members.items()},
         "ensemble": dict(result.ensemble),
         "helped": dict(result.helped),
         "summary": result.summary,

@@ -20,6 +20,7 @@ from trans_encoder.errors import ConfigurationError
 from trans_encoder.files import read_json, write_json
 from trans_encoder.participants import MemberConfig, PoolingMode
 from trans_encoder.report import ModelKey, save_evaluation, write_report
+from trans_encoder.runs.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def run_demo(out: Path, *, model: str | None = None, recipe: Recipe | None = Non
     member = MemberConfig(bi=plm, name="python")
     if is_bare:
         start = bootstrap(text, plm, out=out / "tuned", pooling=pooling, **recipe.tuning)
-        member = MemberConfig(bi=str(out / "tuned" / "bi"), plm=plm, name="python")
+        member = MemberConfig(bi=str(Layout(out / "tuned").trained("bi")), plm=plm, name="python")
         figures["after contrastive tuning"] = gold.bi(start)
 
     result = distil_text(text, member, out=out / "run", pairs=recipe.pairs, **recipe.distillation)
@@ -101,7 +102,7 @@ def run_demo(out: Path, *, model: str | None = None, recipe: Recipe | None = Non
     save_evaluation(result.folder, "graded pairs about Python", metric="spearman", gold=gold.grades, scores=scores)
     demo = Demo(
         sentences=len(text),
-        pairs=len(PairSet.open(result.folder / "pairs.arrow")),
+        pairs=len(PairSet.open(Layout(result.folder).pairs())),
         figures=figures,
         run=result.folder,
         report=write_report([result.folder]),
@@ -114,7 +115,7 @@ def run_demo(out: Path, *, model: str | None = None, recipe: Recipe | None = Non
 
 def _claim(out: Path, start: str) -> None:
     """Note in the folder what the demo starts from; refuse a folder whose demo started from another model."""
-    note = out / "start.json"
+    note = out / "begun-with.json"
     if note.exists() and (before := read_json(note)["start"]) != start:
         raise ConfigurationError(
             f"{out} holds a demo of {before}, not of {start}: remove {out} or give another folder (OUT=..., --out)"

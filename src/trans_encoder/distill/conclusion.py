@@ -2,24 +2,31 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from trans_encoder.config import RunConfig
 from trans_encoder.distill.cards import Facts, write_card
 from trans_encoder.distill.cuts import cut_notes, learnt_lengths
-from trans_encoder.distill.cycle import START, Workshop
+from trans_encoder.distill.cycle import Workshop
 from trans_encoder.distill.judges import LEARNT, Comparison, Judge, Verdict
-from trans_encoder.distill.result import RESULT, Chosen, MemberResult
 from trans_encoder.distill.selection import Candidate, choose, idle_cycles
 from trans_encoder.distill.team import Member, ModelRef, Team
-from trans_encoder.distill.work import TRAINING, Keep
+from trans_encoder.distill.work import Keep
 from trans_encoder.encoders import Kind
 from trans_encoder.encoders.known import KNOWN
-from trans_encoder.files import read_json, write_json
 from trans_encoder.ranks import is_first_rank
+from trans_encoder.runs.layout import Layout, training_record
+from trans_encoder.runs.records import (
+    Chosen,
+    MemberResult,
+    ResultRecord,
+    StartRecord,
+    TrainingRecord,
+    read_record,
+    write_record,
+)
 from trans_encoder.runs.stages import Stage
 
 
@@ -28,10 +35,9 @@ def idle(team: Team, workshop: Workshop, *, cycle: int) -> int:
 
     Bi-encoders whose harm the judge cannot see do not count; if there are no others, no cycle counts as idle.
     """
-    root = workshop.folder.path
     return min(
         (
-            idle_cycles(_candidates(member, kind, root=root, cycles=cycle))
+            idle_cycles(_candidates(member, kind, layout=workshop.layout, cycles=cycle))
             for member in team
             for kind in _kinds(workshop.config)
             if kind == "cross" or sees_harm(member, workshop.judge)
@@ -42,7 +48,7 @@ def idle(team: Team, workshop: Workshop, *, cycle: int) -> int:
 
 def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes: Sequence[str]) -> None:
     """Choose each member's best models (independently for each kind), keep them and write the result."""
-    root, kinds = workshop.folder.path, _kinds(workshop.config)
+    layout, kinds = workshop.layout, _kinds(workshop.config)
     results: dict[str, MemberResult] = {}
     kept: dict[Kind, list[ModelRef]] = {kind: [] for kind in kinds}
     stages = []
@@ -50,15 +56,24 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
         chosen: dict[Kind, Chosen] = {}
         seen = sees_harm(member, workshop.judge)
         for kind in kinds:
-            start, *trained = _candidates(member, kind, root=root, cycles=cycles)
+            start, *trained = _candidates(member, kind, layout=layout, cycles=cycles)
             among = {"bi": [start, *trained] if seen else [start], "cross": trained}
             best = choose(among[kind])
-            place = f"best/{kind}" if len(team) == 1 else f"best/{member.name}/{kind}"
+            place = layout.best(member.name if len(team) > 1 else None, kind)
             stages.append(_keep(best, start, place=place, workshop=workshop, facts=facts))
             helped = _compare(member, best, start, kind=kind, judge=workshop.judge).helped
-            chosen[kind] = Chosen(place, best.cycle, best.step, best.score, helped, best.agreement)
-            kept[kind].append(best.model.at(root / place, pooling=None, max_tokens=None))
-        results[member.name] = MemberResult(member.start.source, start.score, chosen["bi"], chosen.get("cross"))
+            chosen[kind] = Chosen(
+                folder=layout.name(place),
+                cycle=best.cycle,
+                step=best.step,
+                score=best.score,
+                helped=helped,
+                agreement=best.agreement,
+            )
+            kept[kind].append(best.model.at(place, pooling=None, max_tokens=None))
+        results[member.name] = MemberResult(
+            source=member.start.source, start_score=start.score, bi=chosen["bi"], cross=chosen.get("cross")
+        )
     workshop.folder.complete(stages)
     work = Conclude(
         results=results,
@@ -71,14 +86,15 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
         notes=(
             *notes,
             *_remined(workshop, team, cycles=cycles),
-            *cut_notes(root, team, cycles=cycles, kinds=kinds),
-            *_outside(root, team, cycles=cycles, kinds=kinds),
-            *_unlearnt(root, team, cycles=cycles, kinds=kinds),
-            *_floor(root, workshop.judge),
+            *cut_notes(layout, team, cycles=cycles, kinds=kinds),
+            *_outside(layout, team, cycles=cycles, kinds=kinds),
+            *_unlearnt(layout, team, cycles=cycles, kinds=kinds),
+            *_floor(layout, workshop.judge),
         ),
     )
-    inputs = {"best": {stage.name: workshop.folder.digest(stage.name) for stage in stages}, "notes": work.notes}
-    workshop.folder.complete([Stage(RESULT, inputs, work, by="all")])
+    digests = {stage.name: workshop.folder.manifest.digest(stage.name) for stage in stages}
+    inputs = {"best": digests, "notes": work.notes}
+    workshop.folder.complete([workshop.folder.stage(layout.result, inputs, work, by="all")])
 
 
 def _kinds(config: RunConfig) -> tuple[Kind, ...]:
@@ -94,7 +110,7 @@ def harm_notes(team: Team, judge: Judge | None) -> list[str]:
     """Name the starts that are kept because harm to them could not be seen."""
     return [
         f"{member.name} may have been trained on labels, and harm to such a start cannot be seen without labels: its "
-        f"bi-encoder is kept in best/ as it is. Give a dev set to let that decide, or set supervised=false if there "
+        f"bi-encoder is kept as it is. Give a dev set to let that decide, or set supervised=false if there "
         f"were no labels"
         for member in team
         if not sees_harm(member, judge)
@@ -113,23 +129,23 @@ def _compare(member: Member, best: Candidate, start: Candidate, *, kind: Kind, j
     return judge.compare(Comparison(kind, start.score, best.score, best.agreement, _may_be_strong(member)))
 
 
-def _candidates(member: Member, kind: Kind, *, root: Path, cycles: int) -> list[Candidate]:
+def _candidates(member: Member, kind: Kind, *, layout: Layout, cycles: int) -> list[Candidate]:
     """Return the start and what each cycle made; a cross-encoder has no start and is compared with the bi-encoder's."""
-    found = [Candidate(member.given, cycle=0, step=0, score=read_json(root / START)[member.name]["score"])]
+    start = read_record(StartRecord, layout.start).root[member.name]
+    found = [Candidate(member.given, cycle=0, step=0, score=start.score)]
     for cycle in range(1, cycles + 1):
-        folder = root / f"cycle-{cycle}" / member.name / kind
-        training = read_json(folder / TRAINING)
+        folder = layout.student(cycle, member.name, kind)
+        training = read_record(TrainingRecord, training_record(folder))
         model = (member.start if kind == "bi" else member.plm).at(folder, pooling=None, max_tokens=None)
-        learnt = training["agreement"]
-        found.append(Candidate(model, cycle, training["best_step"], training["best_score"], learnt))
+        found.append(Candidate(model, cycle, training.best_step, training.best_score, training.agreement))
     return found
 
 
-def _keep(best: Candidate, start: Candidate, *, place: str, workshop: Workshop, facts: Facts) -> Stage:
+def _keep(best: Candidate, start: Candidate, *, place: Path, workshop: Workshop, facts: Facts) -> Stage:
     lengths = learnt_lengths(Path(best.model.source)) if best.cycle else None
     card = write_card(best, start, facts=facts, lengths=lengths)
     inputs = {"model": workshop.digest(best.model), "card": hashlib.sha256(card.encode()).hexdigest()}
-    return Stage(place, inputs, Keep(best.model, is_start=best.cycle == 0, card=card), by="owner")
+    return workshop.folder.stage(place, inputs, Keep(best.model, is_start=best.cycle == 0, card=card), by="owner")
 
 
 @dataclass(frozen=True)
@@ -148,22 +164,21 @@ class Conclude:
     notes: tuple[str, ...]
 
     def __call__(self, path: Path) -> None:
-        """Write result.json."""
-        helped, ensemble = {kind: self._verdict(kind).helped for kind in self.kept}, self._ensemble()
+        """Write the result."""
+        helped: dict[str, bool | None] = {kind: self._verdict(kind).helped for kind in self.kept}
+        ensemble = self._ensemble()
         if not is_first_rank():
             return
-        write_json(
-            path,
-            {
-                "metric": self.judge.name if self.judge else None,
-                "cycles": self.cycles,
-                "members": {name: asdict(result) for name, result in self.results.items()},
-                "ensemble": ensemble,
-                "helped": helped,
-                "summary": " ".join(self._summary(kind) for kind in self.kept),
-                "notes": list(self.notes),
-            },
+        result = ResultRecord(
+            metric=self.judge.name if self.judge else None,
+            cycles=self.cycles,
+            members=self.results,
+            ensemble=ensemble,
+            helped=helped,
+            summary=" ".join(self._summary(kind) for kind in self.kept),
+            notes=self.notes,
         )
+        write_record(path, result)
 
     def _ensemble(self) -> dict[str, float]:
         if self.judge is None or len(self.starts) == 1:
@@ -234,46 +249,46 @@ def _remined(workshop: Workshop, team: Team, *, cycles: int) -> list[str]:
     if workshop.miner is None:
         return []
     trainings = {
-        cycle: read_json(workshop.folder.path / f"cycle-{cycle}" / team[0].name / "bi" / TRAINING)
+        cycle: read_record(TrainingRecord, training_record(workshop.layout.student(cycle, team[0].name, "bi")))
         for cycle in range(2, cycles + 1)
     }
-    return [f"cycle {cycle}: {training['labels']:,} pairs were mined again" for cycle, training in trainings.items()]
+    return [f"cycle {cycle}: {training.labels:,} pairs were mined again" for cycle, training in trainings.items()]
 
 
-def _outside(root: Path, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:
+def _outside(layout: Layout, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:
     """Say how many labels BCE took outside [0, 1], raw or clamped; all members learn from the same labels."""
     notes = []
     for cycle in range(1, cycles + 1):
         for kind in kinds:
-            training: dict[str, Any] = read_json(root / f"cycle-{cycle}" / team[0].name / kind / TRAINING)
-            if training["outside"]:
-                taken = "clamped them" if training["negatives"] == "clamp" else "took them raw"
+            training = read_record(TrainingRecord, training_record(layout.student(cycle, team[0].name, kind)))
+            if training.outside:
+                taken = "clamped them" if training.negatives == "clamp" else "took them raw"
                 notes.append(
-                    f"cycle {cycle}: {training['outside']:,} of {training['labels']:,} labels for the {kind}-encoders "
+                    f"cycle {cycle}: {training.outside:,} of {training.labels:,} labels for the {kind}-encoders "
                     f"were outside [0, 1]; the BCE loss {taken}"
                 )
     return notes
 
 
-def _unlearnt(root: Path, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:
+def _unlearnt(layout: Layout, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:
     """Say which students did not learn what they were taught, and are not taken for better than the start."""
     return [
         f"cycle {candidate.cycle}: the {kind}-encoder of {member.name} has not learnt its teachers' order of pairs "
         f"(agreement {candidate.agreement:.2f} on held-out pairs, {LEARNT:g} wanted)"
         for member in team
         for kind in kinds
-        for candidate in _candidates(member, kind, root=root, cycles=cycles)
+        for candidate in _candidates(member, kind, layout=layout, cycles=cycles)
         if not candidate.has_learnt
     ]
 
 
-def _floor(root: Path, judge: Judge | None) -> list[str]:
+def _floor(layout: Layout, judge: Judge | None) -> list[str]:
     """Say how the starts' scores compare with the lexical floor, where that decides what can be told of them."""
     floor = judge.floor() if judge else None
     if judge is None or floor is None:
         return []
-    starts = {name: entry["score"] for name, entry in read_json(root / START).items()}
     return [
-        f"lexical floor: shared wording alone has the {judge.name} {floor:.2f}; the start of {name} has {score:.2f}"
-        for name, score in starts.items()
+        f"lexical floor: shared wording alone has the {judge.name} {floor:.2f}; the start of {name} has "
+        f"{start.score:.2f}"
+        for name, start in read_record(StartRecord, layout.start).root.items()
     ]

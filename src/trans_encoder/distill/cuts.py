@@ -4,27 +4,27 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from trans_encoder.distill.team import Team
-from trans_encoder.distill.work import TRAINING
 from trans_encoder.encoders import Kind
 from trans_encoder.encoders.lengths import Cuts
-from trans_encoder.files import read_json
+from trans_encoder.runs.layout import Layout, training_record
+from trans_encoder.runs.records import CutsRecord, TrainingRecord, read_record
 
 
-def cut_notes(root: Path, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:
+def cut_notes(layout: Layout, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:
     """Say how many inputs were cut in training and by the models themselves, once for all cycles that agree."""
     notes = [
         f"{member.name}: {note}"
         for member in team
         for kind in kinds
         for cycle in range(1, cycles + 1)
-        for note in _notes(root / f"cycle-{cycle}" / member.name / kind)
+        for note in _notes(layout.student(cycle, member.name, kind))
     ]
     return list(dict.fromkeys(notes))
 
 
 def learnt_lengths(model: Path) -> str:
     """Describe for a card what a trained model learnt from and what it cuts by itself."""
-    learnt, own = _cuts(model, "cuts"), _cuts(model, "own_cuts")
+    learnt, own = _cuts(model)
     if learnt is None or own is None:
         return "not recorded"
     whole = f"{learnt.counted - learnt.cut:,} of {learnt.counted:,} {learnt.unit}"
@@ -33,13 +33,18 @@ def learnt_lengths(model: Path) -> str:
 
 
 def _notes(model: Path) -> Iterator[str]:
-    learnt, own = _cuts(model, "cuts"), _cuts(model, "own_cuts")
+    learnt, own = _cuts(model)
     if learnt is not None and learnt.cut:
         yield f"in the training of {learnt.kind}-encoders, {learnt}"
     if own is not None and own.cut and (learnt is None or own.max_tokens != learnt.max_tokens):
         yield f"wherever a {own.kind}-encoder scores, {own}"
 
 
-def _cuts(model: Path, name: str) -> Cuts | None:
-    record = read_json(model / TRAINING).get(name)
-    return Cuts(**record) if record else None
+def _cuts(model: Path) -> tuple[Cuts | None, Cuts | None]:
+    """Return what was cut in the training of a model, and what the model itself cuts."""
+    training = read_record(TrainingRecord, training_record(model))
+    return _counts(training.cuts), _counts(training.own_cuts)
+
+
+def _counts(record: CutsRecord | None) -> Cuts | None:
+    return Cuts(**record.model_dump()) if record else None

@@ -23,7 +23,6 @@ from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
 from trans_encoder.distill.bootstrap import bootstrap
 from trans_encoder.distill.bootstrap.plan import ObjectiveName
-from trans_encoder.distill.bootstrap.stage import BI
 from trans_encoder.distill.judges import DevJudge
 from trans_encoder.distill.remining import Miner
 from trans_encoder.distill.run import Result, run, settings_of
@@ -36,13 +35,13 @@ from trans_encoder.mining import DEFAULT_MIX, Mining, Mix, mine
 from trans_encoder.participants import MemberConfig
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank
-from trans_encoder.runs.manifest import PREPARED, RunFolder, check_begun, check_owned, run_folder
-from trans_encoder.runs.stages import Stage, one_by_one
+from trans_encoder.runs.claims import check_begun, check_owned, run_folder
+from trans_encoder.runs.layout import Layout, mined_pairs, mining_counts
+from trans_encoder.runs.run import Run
 from trans_encoder.runs.trackers import check_trackers
 
 MINED_PAIRS = 10_000
 """Pairs that are mined unless another number is given."""
-_PAIRS, _TEXT = "pairs.arrow", "text.arrow"
 
 
 def distil_text(
@@ -99,31 +98,35 @@ def prepare(
     folder = run_folder(out)
     if is_first_rank():
         check_owned(folder, config.model_dump())
-    place, bare = folder / PREPARED, config
-    config = _with_first_bi_encoders(bare, place)
+    layout, bare = Layout(folder), config
+    config = _with_first_bi_encoders(bare, layout)
     for member, ready in zip(bare.members, config.members, strict=True):
         if member != ready:
-            _tune(member, bare, text, out=place / str(member.name), objective=objective)
+            _tune(member, bare, text, out=layout.bootstrap(str(member.name)).root, objective=objective)
     start = assemble(resolve_members(config)[0])[0].start
     mining = MinePairs(start, text, pairs, mix or DEFAULT_MIX, config.seed)
-    mined = mining.done_in(place / "pairs", keep_text=remine)
-    return Prepared(config, mined, mining.again(place / "pairs" / _TEXT) if remine else None)
+    mined = mining.done_in(layout.mining, keep_text=remine)
+    return Prepared(config, mined, mining.again(layout.mining.text) if remine else None)
 
 
 def is_begun(config: RunConfig, *, out: str | Path) -> bool:
     """Tell whether a run from text has been begun in a folder; refuse one with other settings, and write nothing."""
     folder = run_folder(out)
-    resolved, _ = resolve_members(_with_first_bi_encoders(config, folder / PREPARED))
+    resolved, _ = resolve_members(_with_first_bi_encoders(config, Layout(folder)))
     return check_begun(folder, config=settings_of(resolved, folder), origin=None)
 
 
-def _with_first_bi_encoders(config: RunConfig, place: Path) -> RunConfig:
+def _with_first_bi_encoders(config: RunConfig, layout: Layout) -> RunConfig:
     """Return the configuration with members that embed sentences: their own models, or what stage 0 makes of them."""
     members = (
         member
         if member.bi in KNOWN or is_sentence_encoder(member.bi)
         else member.model_copy(
-            update={"bi": str(place / str(member.name) / BI), "plm": member.plm or member.bi, "pooling": None}
+            update={
+                "bi": str(layout.bootstrap(str(member.name)).trained("bi")),
+                "plm": member.plm or member.bi,
+                "pooling": None,
+            }
         )
         for member in config.members
     )
@@ -157,28 +160,29 @@ class MinePairs:
     mix: Mix
     seed: int
 
-    def done_in(self, folder: Path, *, keep_text: bool) -> PairSet:
+    def done_in(self, layout: Layout, *, keep_text: bool) -> PairSet:
         """Return the mined pairs of a folder, mined now unless they have been already."""
         config = {"pairs": self.pairs, "mix": self.mix.model_dump(), "seed": self.seed}
         origin = {
             "text": {"sentences": len(self.text), "hash": self.text.hash},
             "encoder": self.encoder.fingerprint(),
         }
-        stages = [Stage("mined", {**config, **origin}, self, by="owner")]
-        stages += [Stage(_TEXT, {"text": origin["text"]}, self.text.save, by="owner")] if keep_text else []
         with (
-            progress("mining", total=len(stages)) as advance,
-            RunFolder.open(folder, config=config, origin=origin, engine=one_by_one, advance=advance) as mining,
+            progress("mining", total=2 if keep_text else 1) as advance,
+            Run.claim(layout.root, config=config, origin=origin, advance=advance) as mining,
         ):
+            stages = [mining.stage(layout.mined, {**config, **origin}, self, by="owner")]
+            if keep_text:
+                stages.append(mining.stage(layout.text, {"text": origin["text"]}, self.text.save, by="owner"))
             mining.complete(stages)
-        return PairSet.open(folder / "mined" / _PAIRS)
+        return PairSet.open(mined_pairs(layout.mined))
 
     def __call__(self, path: Path) -> None:
         """Mine, and write the pairs and the account."""
         mined = _mined(self.text, self.encoder, pairs=self.pairs, mix=self.mix, seed=self.seed)
         with atomic_folder(path) as temporary:
-            mined.pairs.save(temporary / _PAIRS)
-            write_json(temporary / "mining.json", mined.to_dict())
+            mined.pairs.save(mined_pairs(temporary))
+            write_json(mining_counts(temporary), mined.to_dict())
 
     def again(self, text: Path) -> "TextMiner":
         """Return what mines as many pairs with other encoders from the same text, kept at this place."""
@@ -204,9 +208,9 @@ class TextMiner:
         """Mine with one encoder after the other; a pair that two of them found counts once."""
         text = Text.open(self.text)
         mined = []
-        for seat, encoder in enumerate(encoders):
-            share = max(1, (self.pairs + seat) // len(encoders))
-            seed = int(np.random.SeedSequence([self.seed, cycle, seat]).generate_state(1)[0])
+        for index, encoder in enumerate(encoders):
+            share = max(1, (self.pairs + index) // len(encoders))
+            seed = int(np.random.SeedSequence([self.seed, cycle, index]).generate_state(1)[0])
             mined.append(_mined(text, encoder, pairs=share, mix=self.mix, seed=seed).pairs)
         return reduce(PairSet.concat, mined).deduplicated()
 

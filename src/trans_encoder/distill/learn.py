@@ -4,8 +4,6 @@ This is one half of a cycle by itself (Eq. 2 or 3). The labels may come from `tr
 people; the student learns them as a run's students learn those of their teachers.
 """
 
-import hashlib
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,17 +18,19 @@ from trans_encoder.data.screening import ROUNDING
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.cards import write_learnt_card
 from trans_encoder.distill.judges import DevJudge, Judge
-from trans_encoder.distill.work import TRAINING
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Encoder, Kind, load_encoder
 from trans_encoder.encoders.loading import check_precision, fingerprint
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.errors import ConfigurationError, DataError
-from trans_encoder.files import atomic_folder, write_json
+from trans_encoder.files import atomic_folder
 from trans_encoder.participants import MemberConfig
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank
-from trans_encoder.runs.manifest import RunFolder, run_folder
-from trans_encoder.runs.stages import Stage, one_by_one, scratch
+from trans_encoder.runs.claims import run_folder
+from trans_encoder.runs.layout import Layout, scratch, training_record
+from trans_encoder.runs.records import LearningRecord, Moment, write_record
+from trans_encoder.runs.run import Run
+from trans_encoder.runs.stages import identity
 
 logger = logging.getLogger(__name__)
 
@@ -94,11 +94,13 @@ def learn(
     inputs, folder = work.origin(), run_folder(out)
     with (
         progress("learning", total=1) as advance,
-        RunFolder.open(folder, config=work.config(), origin=inputs, engine=one_by_one, advance=advance) as run,
+        Run.claim(folder, config=work.config(), origin=inputs, advance=advance) as run,
     ):
-        run.complete([Stage(kind, inputs=inputs, work=work)])
+        run.complete([run.stage(run.layout.trained(kind), inputs, work)])
     device = None if config.device == "auto" else config.device
-    return load_encoder(Path(out) / kind, kind=kind, device=device, trust_remote_code=config.trust_remote_code)
+    return load_encoder(
+        Layout(Path(out)).trained(kind), kind=kind, device=device, trust_remote_code=config.trust_remote_code
+    )
 
 
 def _config(model: str | MemberConfig, *, kind: Kind, preset: str, overrides: Mapping[str, Any]) -> RunConfig:
@@ -142,14 +144,13 @@ class Learn:
 
     def __call__(self, path: Path) -> None:
         """Write the student to a folder."""
-        made_from = hashlib.sha256(json.dumps([self.config(), self.origin()], sort_keys=True).encode()).hexdigest()
         student = self._load()
         options = TrainingOptions(
             folder=scratch(path),
             seed=self.settings.seed,
             judge=self.judge,
             precision=self.settings.precision,
-            made_from=made_from,
+            made_from=identity({"config": self.config(), "origin": self.origin()}),
             description=f"{self.kind}-encoder from labels",
         )
         both_orders = self.settings.both_orders and self.kind == "cross"
@@ -158,15 +159,15 @@ class Learn:
             return
         with atomic_folder(path) as temporary:
             training.encoder.save(temporary)
-            record = {
-                "kind": self.kind,
-                "seed": self.settings.seed,
-                "labels": len(self.labelled),
-                "best_step": training.best_step,
-                "best_score": training.best_score,
-                "history": [asdict(moment) for moment in training.history],
-            }
-            write_json(temporary / TRAINING, record)
+            record = LearningRecord(
+                kind=self.kind,
+                seed=self.settings.seed,
+                labels=len(self.labelled),
+                best_step=training.best_step,
+                best_score=training.best_score,
+                history=tuple(Moment(**asdict(moment)) for moment in training.history),
+            )
+            write_record(training_record(temporary), record)
             card = write_learnt_card(
                 self.settings.members[0].bi,
                 kind=self.kind,

@@ -1,6 +1,5 @@
 """What a run gave: the chosen models, their scores beside the start's, and whether it helped."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,40 +9,9 @@ from typing import Any, Self, cast
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Kind, load_encoder
 from trans_encoder.encoders.loading import best_device
 from trans_encoder.errors import RunError
-from trans_encoder.runs.manifest import CONFIG
-
-RESULT = "result.json"
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """One chosen model."""
-
-    folder: str
-    """Its place in the run folder."""
-    cycle: int
-    """The cycle that made it; 0 is the start itself."""
-    step: int
-    score: float | None
-    """The judge's score x100: on the dev set or, without one, label-free; None if nothing was judged."""
-    helped: bool | None
-    """Whether it is better than the member's start; None if that is not known."""
-    agreement: float | None = None
-    """Rank agreement x100 with its teachers on held-out pairs, if it was judged without labels."""
-
-
-@dataclass(frozen=True)
-class MemberResult:
-    """What a member started from and what it ended with."""
-
-    source: str
-    start_score: float | None
-    bi: Chosen
-    cross: Chosen | None
-
-    def chosen(self, kind: Kind) -> Chosen | None:
-        """Return the chosen model of a kind."""
-        return self.bi if kind == "bi" else self.cross
+from trans_encoder.runs.layout import Layout
+from trans_encoder.runs.records import Chosen, MemberResult, ResultRecord, read_record
+from trans_encoder.runs.run import Run
 
 
 @dataclass(frozen=True)
@@ -69,11 +37,10 @@ class Result:
         """Read the result of a finished run."""
         folder = Path(folder)
         try:
-            content = json.loads((folder / RESULT).read_text(encoding="utf-8"))
-            members = {name: _member(entry) for name, entry in content.pop("members").items()}
-            return cls(folder=folder, members=members, notes=tuple(content.pop("notes")), **content)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            record = read_record(ResultRecord, Layout(folder).result)
+        except RunError as error:
             raise RunError(f"{folder} holds no finished run ({error}); run the training to its end first") from error
+        return cls(folder=folder, **dict(record))
 
     @cached_property
     def bis(self) -> dict[str, BiEncoder]:
@@ -110,17 +77,7 @@ class Result:
 
     @cached_property
     def _settings(self) -> dict[str, Any]:
-        config = json.loads((self.folder / CONFIG).read_text(encoding="utf-8"))
+        config = Run.open(self.folder).config
         # A finished run may be opened on a machine without the device that it ran on.
         here = config["device"].partition(":")[0] in ("cpu", best_device().partition(":")[0])
         return {"device": config["device"] if here else None, "trust_remote_code": config["trust_remote_code"]}
-
-
-def _member(entry: dict[str, Any]) -> MemberResult:
-    cross = entry["cross"]
-    return MemberResult(
-        source=entry["source"],
-        start_score=entry["start_score"],
-        bi=Chosen(**entry["bi"]),
-        cross=None if cross is None else Chosen(**cross),
-    )

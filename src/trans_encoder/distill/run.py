@@ -28,9 +28,11 @@ from trans_encoder.files import write_json
 from trans_encoder.participants import MemberConfig, TeacherConfig
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank
+from trans_encoder.runs.claims import check_begun, run_folder
 from trans_encoder.runs.differences import differences
-from trans_encoder.runs.manifest import CONFIG, ENVIRONMENT, PREPARED, RunFolder, check_begun, run_folder
-from trans_encoder.runs.stages import Engine, one_by_one
+from trans_encoder.runs.layout import Layout
+from trans_encoder.runs.run import Run
+from trans_encoder.runs.stages import Engine
 from trans_encoder.runs.trackers import check_trackers
 
 __all__ = ["Result", "distil", "run"]
@@ -48,7 +50,7 @@ def distil(
     preset: str = "small",
     dev: TestSet | PairSet | None = None,
     out: str | Path,
-    engine: Engine = one_by_one,
+    engine: Engine | None = None,
     **overrides: Any,
 ) -> Result:
     """Let bi- and cross-encoders teach each other on unlabelled pairs; one model is self-distillation.
@@ -73,7 +75,7 @@ def run(
     out: str | Path,
     judge: Judge | None = None,
     miner: Miner | None = None,
-    engine: Engine = one_by_one,
+    engine: Engine | None = None,
     functions: Mapping[str, ScoreFunction] | None = None,
 ) -> Result:
     """Run a configuration on pairs; without a judge some pairs are held out for one that needs no labels.
@@ -98,9 +100,9 @@ def run(
     stages = partial(_stage_count, config, remined=miner is not None)
     with (
         progress("stages of the run", total=stages(config.cycles)) as advance,
-        RunFolder.open(place, config=settings, origin=terms.origin, engine=engine, advance=advance) as folder,
+        Run.claim(place, config=settings, origin=terms.origin, engine=engine, advance=advance) as folder,
     ):
-        _note_environment(folder.path / ENVIRONMENT)
+        _note_environment(folder.layout.environment)
         workshop = Workshop(folder, config, judge, miner, terms.held_out, terms.teachers)
         workshop.prepare(terms.team, pairs)
         team, cycles = _run_cycles(terms.team, workshop)
@@ -134,9 +136,10 @@ def settings_of(config: RunConfig, folder: Path) -> dict[str, Any]:
 
 def config_of(folder: Path) -> RunConfig:
     """Read the configuration that a run folder keeps."""
-    config = RunConfig.model_validate(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
+    config = RunConfig.model_validate(Run.open(folder).config)
+    layout = Layout(folder)
     members = (
-        member.model_copy(update={"bi": str(folder / member.bi)}) if member.bi.startswith(f"{PREPARED}/") else member
+        member.model_copy(update={"bi": str(folder / member.bi)}) if layout.is_from_text(member.bi) else member
         for member in config.members
     )
     return config.model_copy(update={"members": tuple(members)})

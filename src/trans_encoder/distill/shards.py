@@ -17,7 +17,8 @@ from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders import Kind
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.files import atomic_file
-from trans_encoder.runs.stages import Stage, scratch
+from trans_encoder.runs.layout import scratch
+from trans_encoder.runs.stages import Stage
 
 SHARD_PAIRS = 1 << 16
 """Enough to keep most of what is gained by encoding a sentence once, and to load a model for."""

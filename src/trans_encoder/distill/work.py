@@ -4,11 +4,9 @@ Each is a small immutable object that is called with the path of its result. It 
 so that it can be sent to another process.
 """
 
-import hashlib
-import json
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
 
@@ -25,13 +23,19 @@ from trans_encoder.encoders.lengths import count_cuts
 from trans_encoder.encoders.merging import merge_into
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.errors import DataError, RunError
-from trans_encoder.files import atomic_file, atomic_folder, sha256, write_json
+from trans_encoder.files import atomic_file, atomic_folder
 from trans_encoder.ranks import is_first_rank
-from trans_encoder.runs.stages import scratch
+from trans_encoder.runs.layout import scratch, training_record
+from trans_encoder.runs.records import (
+    CutsRecord,
+    HistoryLine,
+    Moment,
+    StartEntry,
+    StartRecord,
+    TrainingRecord,
+    write_record,
+)
 from trans_encoder.runs.trackers import tracked
-
-TRAINING = "training.json"
-"""Beside the weights of every trained model: how the training went."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,9 @@ class JudgeStarts:
 
     def __call__(self, path: Path) -> None:
         """Write each start's score, or null without a judge."""
-        starts = {start.name: {"source": start.source, "score": self._score(start)} for start in self.starts}
+        starts = {start.name: StartEntry(source=start.source, score=self._score(start)) for start in self.starts}
         if is_first_rank():
-            write_json(path, starts)
+            write_record(path, StartRecord(starts))
 
     def _score(self, start: ModelRef) -> float | None:
         try:
@@ -181,6 +185,8 @@ class Train:
     trackers: tuple[str, ...]
     logs: Path
     """Where the trackers write."""
+    made_from: str
+    """The stage's identity: the checkpoints of another training are not continued."""
     beside: tuple[Vote, ...] = ()
     """Frozen teachers that had a part in the labels, too."""
     scale: Scale = "none"
@@ -206,7 +212,7 @@ class Train:
             precision=self.precision,
             trackers=self.trackers,
             description=description,
-            made_from=self._made_from(),
+            made_from=self.made_from,
         )
         try:
             targets = self._targets(labels)
@@ -228,23 +234,23 @@ class Train:
             return
         with atomic_folder(path) as temporary:
             training.encoder.save(temporary)
-            record = {
-                "cycle": self.cycle,
-                "member": name,
-                "kind": kind,
-                "seed": self.student.seed,
-                "labels": len(targets),
-                "cuts": training.cuts.to_dict() if training.cuts else None,
-                "own_cuts": count_cuts(training.encoder, targets.pairs).to_dict(),
-                "outside": targets.outside_unit if self.plan.loss == "bce" else 0,
-                "negatives": self.plan.negatives,
-                "merged": self.merge if kind == "bi" else 1.0,
-                "best_step": training.best_step,
-                "best_score": training.best_score,
-                "agreement": agreement,
-                "history": [asdict(moment) for moment in training.history],
-            }
-            write_json(temporary / TRAINING, record)
+            record = TrainingRecord(
+                cycle=self.cycle,
+                member=name,
+                kind=kind,
+                seed=self.student.seed,
+                labels=len(targets),
+                cuts=CutsRecord(**training.cuts.to_dict()) if training.cuts else None,
+                own_cuts=CutsRecord(**count_cuts(training.encoder, targets.pairs).to_dict()),
+                outside=targets.outside_unit if self.plan.loss == "bce" else 0,
+                negatives=self.plan.negatives,
+                merged=self.merge if kind == "bi" else 1.0,
+                best_step=training.best_step,
+                best_score=training.best_score,
+                agreement=agreement,
+                history=tuple(Moment(**asdict(moment)) for moment in training.history),
+            )
+            write_record(training_record(temporary), record)
 
     def _targets(self, labels: PseudoLabels) -> PseudoLabels:
         """Return what the student learns: labels on its own scale, of the pairs that the teachers agree on."""
@@ -265,31 +271,17 @@ class Train:
             return models
         return [Consensus((*map(Vote, models), *self.beside), self.scale)]
 
-    def _made_from(self) -> str:
-        """Return a hash of what decides the training: a checkpoint of another one must not be continued."""
-        parts = {
-            "labels": sha256(self.labels),
-            "student": [model.fingerprint() for model in self.student.weights()],
-            "plan": self.plan.model_dump(mode="json"),
-            "seed": self.student.seed,
-            "both_orders": self.both_orders,
-            "judge": self.judge.fingerprint if self.judge else None,
-            "calibrate": self.calibrate,
-            "keep_agreed": self.keep_agreed,
-        }
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
 
 @dataclass(frozen=True)
 class WriteHistory:
-    """Write one JSON line for each judged moment."""
+    """Write one JSON line for each validated checkpoint."""
 
-    moments: Sequence[Mapping[str, object]]
+    lines: Sequence[HistoryLine]
 
     @property
     def text(self) -> str:
         """What the file holds."""
-        return "".join(json.dumps(moment, ensure_ascii=False) + "\n" for moment in self.moments)
+        return "".join(line.model_dump_json() + "\n" for line in self.lines)
 
     def __call__(self, path: Path) -> None:
         """Write the history."""
@@ -312,6 +304,9 @@ class Keep:
                 self.model.load().save(temporary)
             else:
                 shutil.copytree(
-                    self.model.source, temporary, dirs_exist_ok=True, ignore=shutil.ignore_patterns(TRAINING)
+                    self.model.source,
+                    temporary,
+                    dirs_exist_ok=True,
+                    ignore=shutil.ignore_patterns(training_record(path).name),
                 )
             (temporary / "README.md").write_text(self.card, encoding="utf-8")

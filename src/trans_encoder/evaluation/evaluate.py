@@ -2,19 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import numpy.typing as npt
 
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import Task, TestSet
 from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
 from trans_encoder.encoders.lengths import Cuts, count_cuts
-from trans_encoder.encoders.sharing import Scorer, Together
+from trans_encoder.encoders.sharing import Scorer
 from trans_encoder.errors import ConfigurationError, DataError
+from trans_encoder.evaluation.ensembles import all_pairs, by_test_set, ensemble_scores
 from trans_encoder.evaluation.metrics import auc, spearman
 
 Model = Scorer | str | Path
@@ -63,10 +62,8 @@ def evaluate(models: Model | Sequence[Model], task: Task | TestSet | PairSet | M
     encoders = [_loaded(model) for model in (cast(Sequence[Model], models) if several else [cast(Model, models)])]
     if not encoders:
         raise ConfigurationError("no model to evaluate; give at least one encoder, folder or hub name")
-    pairs = reduce(PairSet.concat, (test.pairs for test in tests.values()))
-    scores = ensemble_scores(encoders, pairs)
-    ends = np.cumsum([len(test.pairs) for test in tests.values()])
-    parts = dict(zip(tests, np.split(scores, ends[:-1]), strict=True))
+    pairs = all_pairs(tests)
+    parts = by_test_set(ensemble_scores(encoders, pairs), tests)
     return Evaluation(
         task=name,
         models=tuple(f"{encoder.name} ({encoder.kind})" for encoder in encoders),
@@ -78,12 +75,6 @@ def evaluate(models: Model | Sequence[Model], task: Task | TestSet | PairSet | M
             if isinstance(encoder, BiEncoder | CrossEncoder)
         },
     )
-
-
-def ensemble_scores(encoders: Sequence[Scorer], pairs: PairSet) -> npt.NDArray[np.float32]:
-    """Return the plain mean of the encoders' scores of each pair (section 2.4)."""
-    total = sum((Together(encoder).score(pairs).astype(np.float64) for encoder in encoders), np.zeros(len(pairs)))
-    return (total / len(encoders)).astype(np.float32)
 
 
 def measure(scores: npt.ArrayLike, test: TestSet) -> float:

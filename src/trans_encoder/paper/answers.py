@@ -13,7 +13,7 @@ from trans_encoder.paper.bench import Bench
 from trans_encoder.paper.predictions import Predictions
 from trans_encoder.paper.study import Question
 from trans_encoder.participants import MemberConfig
-from trans_encoder.report.folder import RunFolder
+from trans_encoder.runs.run import Run
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Examiner:
                 return self._fit(self._folder(question, members, seed=seed))
             case "hours":
                 stages = self._folder(question, members, seed=seed).stages.values()
-                return sum(float(stage["seconds"]) for stage in stages) / 3600
+                return sum(stage.seconds for stage in stages) / 3600
         return None
 
     def _test(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> float | None:
@@ -57,7 +57,7 @@ class Examiner:
                 learners = self.team if question.way == "mutual" else [member]
                 return self.bench.run(question, learners, seed=seed).best(str(member.name), question.kind)
 
-    def _folder(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> RunFolder:
+    def _folder(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> Run:
         """Return the folder of the run that the members made together."""
         return self.bench.run(question, members, seed=seed).folder
 
@@ -70,8 +70,8 @@ class Examiner:
         judged = [each.score for each in folder.history if (each.cycle, each.member, each.kind) == wanted]
         return max(judged, default=None)
 
-    def _fit(self, folder: RunFolder) -> float:
+    def _fit(self, folder: Run) -> float:
         """Return how closely the first cross-encoders follow the labels that they learnt from, over all pairs."""
-        labels, learnt = (PseudoLabels.open(each.path) for each in folder.labels[:2])
+        labels, learnt = (PseudoLabels.open(each.path) for each in folder.layout.label_files()[:2])
         # Not `learnt.scores`: anchored, they would be the labels themselves in part.
         return spearman(np.mean(list(learnt.by_teacher.values()), axis=0), labels.scores)

@@ -20,17 +20,18 @@ from trans_encoder.paper.predictions import digest
 from trans_encoder.paper.scale import Scale
 from trans_encoder.paper.study import Question
 from trans_encoder.participants import MemberConfig
-from trans_encoder.report.folder import RunFolder
+from trans_encoder.runs.layout import Layout
+from trans_encoder.runs.run import Run
 
 Family = Literal["paper", "paper-large", "small"]
 """Presets of studies: the paper's for base or large models, as the task asks, or one for small models."""
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainedTeam:
     """A finished run and its team, for its models."""
 
-    folder: RunFolder
+    folder: Run
     team: Mapping[str, Member]
 
     def best(self, name: str, kind: Kind) -> ModelRef | None:
@@ -42,15 +43,15 @@ class Run:
         like = member.start if kind == "bi" else member.plm
         trained = [
             Candidate(
-                like.at(self._place(moment.cycle, name, kind), pooling=None), moment.cycle, moment.step, moment.score
+                like.at(self.folder.layout.student(moment.cycle, name, kind), pooling=None),
+                moment.cycle,
+                moment.step,
+                moment.score,
             )
             for moment in self.folder.history
             if (moment.member, moment.kind) == (name, kind)
         ]
         return choose(trained).model if trained else None
-
-    def _place(self, cycle: int, name: str, kind: Kind) -> Path:
-        return self.folder.path / f"cycle-{cycle}" / name / kind
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Bench:
     run_names: set[str] = field(default_factory=set)
     """The folders of the runs that were asked for."""
     _tasks: dict[str, Task] = field(default_factory=dict)
-    _runs: dict[str, Run | RunError] = field(default_factory=dict)
+    _runs: dict[str, TrainedTeam | RunError] = field(default_factory=dict)
 
     def task(self, name: str) -> Task:
         """Load a task, once, at the scale of the study."""
@@ -80,7 +81,7 @@ class Bench:
         """Return the first bi-encoder of a member."""
         return _team(self._config(question, [member], seed=0))[0].start
 
-    def run(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> Run:
+    def run(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> TrainedTeam:
         """Let the members teach each other; a run that was made before, for whichever study, is taken as it is.
 
         A run that breaks down is not tried again for the next question about it.
@@ -112,16 +113,16 @@ class Bench:
         text = Text.from_sentences(sentences, documents=[place // 2 for place in range(len(sentences))])
         options: dict[str, Any] = {"objective": "neighbours", "preset": preset, "seed": seed, "dev": dev}
         bootstrap(text, start.source, out=folder, pooling=start.pooling, keep_start=False, **options)
-        return start.at(folder / "bi", pooling=None)
+        return start.at(Layout(folder).trained("bi"), pooling=None)
 
-    def _distil(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> Run:
+    def _distil(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> TrainedTeam:
         config, pairs = self._config(question, members, seed=seed), self._pairs(question, seed=seed)
         team, judge = _team(config), DevJudge(self._dev(question))
         models = [[member.start.fingerprint(), member.plm.fingerprint()] for member in team]
         key = digest([config.model_dump(mode="json"), pairs.hash, judge.fingerprint, models])
         folder = self._folder(question.task, *(member.name for member in team), key)
         run(config, pairs, out=folder, judge=judge)
-        return Run(RunFolder.open(folder), {member.name: member for member in team})
+        return TrainedTeam(Run.open(folder), {member.name: member for member in team})
 
     def _config(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> RunConfig:
         """Put the preset, the scale, the user's settings and the question's own together."""

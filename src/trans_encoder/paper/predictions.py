@@ -4,15 +4,15 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from trans_encoder.data.pairs import PairSet, Scores
+from trans_encoder.data.pairs import Scores
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.team import ModelRef
+from trans_encoder.evaluation.ensembles import all_pairs, by_test_set, mean_scores
 from trans_encoder.evaluation.evaluate import measure
 from trans_encoder.files import atomic_file
 
@@ -31,10 +31,8 @@ class Predictions:
 
     def evaluate(self, models: Sequence[ModelRef], tests: Mapping[str, TestSet]) -> dict[str, float]:
         """Return the metric of each test set, x100; several models are an ensemble: the mean of their scores."""
-        scores = np.mean([self._scores(model, tests) for model in models], axis=0)
-        ends = np.cumsum([len(test.pairs) for test in tests.values()])
-        parts = np.split(scores, ends[:-1])
-        return {name: measure(part, test) for (name, test), part in zip(tests.items(), parts, strict=True)}
+        parts = by_test_set(mean_scores([self._scores(model, tests) for model in models]), tests)
+        return {name: measure(parts[name], test) for name, test in tests.items()}
 
     def _scores(self, model: ModelRef, tests: Mapping[str, TestSet]) -> Scores:
         """Return the model's score of each pair of all test sets in turn."""
@@ -43,7 +41,7 @@ class Predictions:
             settings = [model.kind, model.max_tokens, model.pooling, model.fingerprint()]
             path = self.folder / f"{digest([asked, settings])}.npy"
             if not path.exists():
-                scores = model.score(reduce(PairSet.concat, (test.pairs for test in tests.values())))
+                scores = model.score(all_pairs(tests))
                 with atomic_file(path) as temporary, temporary.open("wb") as file:
                     np.save(file, scores, allow_pickle=False)
             self._known[model, asked] = np.load(path, allow_pickle=False)

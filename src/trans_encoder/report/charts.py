@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, isfinite, log10
 
-from trans_encoder.report.folder import Checkpoint
 from trans_encoder.report.labels import Distribution
 from trans_encoder.report.wording import number
+from trans_encoder.runs.records import ValidatedLine
 
 WIDTH = 360
 """Every chart is drawn this wide and scales with its place on the page: readable on a phone, never coarse."""
@@ -113,14 +113,14 @@ class ScoreChart:
     height: int = 240
 
 
-def kept_place(training: Sequence[Checkpoint], *, keep_last: bool) -> int:
+def kept_place(training: Sequence[ValidatedLine], *, keep_last: bool) -> int:
     """Return the place of the checkpoint that was kept: the last, or the best and the first of equals."""
     return len(training) - 1 if keep_last else max(range(len(training)), key=lambda at: (training[at].score, -at))
 
 
-def score_chart(checkpoints: Sequence[Checkpoint], *, start: float | None, keep_last: bool = False) -> ScoreChart:
+def score_chart(checkpoints: Sequence[ValidatedLine], *, start: float | None, keep_last: bool = False) -> ScoreChart:
     """Lay the trainings of one member side by side: the steps of each begin where the last one ended."""
-    trainings: dict[tuple[int, str], list[Checkpoint]] = {}
+    trainings: dict[tuple[int, str], list[ValidatedLine]] = {}
     for checkpoint in checkpoints:
         trainings.setdefault((checkpoint.cycle, checkpoint.kind), []).append(checkpoint)
     total = sum(training[-1].step for training in trainings.values())
@@ -137,7 +137,7 @@ def score_chart(checkpoints: Sequence[Checkpoint], *, start: float | None, keep_
     return ScoreChart(x, y, segments, cycles, None if start is None else y(start))
 
 
-def _describe(checkpoint: Checkpoint) -> str:
+def _describe(checkpoint: ValidatedLine) -> str:
     return f"cycle {checkpoint.cycle}, {checkpoint.kind}, step {checkpoint.step:,}: {checkpoint.score:.2f}"
 
 

@@ -1,27 +1,21 @@
 """Measuring a finished run on test sets: its starts and its chosen models, pair by pair."""
 
 from collections.abc import Iterator, Mapping
-from functools import reduce
 from pathlib import Path
 
-import numpy as np
-
-from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.result import Result
 from trans_encoder.distill.run import config_of
 from trans_encoder.distill.team import ModelRef, assemble
-from trans_encoder.encoders.sharing import Together
+from trans_encoder.evaluation.ensembles import all_pairs, by_test_set, ensemble_scores
 from trans_encoder.ranks import from_first_rank
 from trans_encoder.report.outcomes import ModelKey, Outcome, save_evaluation
 
 
 def evaluate_run(run: Path, tests: Mapping[str, TestSet]) -> list[Outcome]:
     """Score the test sets with the run's models, one model in memory at a time; save the scores for the report."""
-    pairs = reduce(PairSet.concat, [test.pairs for test in tests.values()])
-    ends = np.cumsum([len(test.pairs) for test in tests.values()])
-    models = dict(_models(run))
-    scored = {model: np.split(Together(model).score(pairs), ends[:-1]) for model in dict.fromkeys(models.values())}
+    pairs, models = all_pairs(tests), dict(_models(run))
+    scored = {model: by_test_set(ensemble_scores([model], pairs), tests) for model in dict.fromkeys(models.values())}
     return from_first_rank(
         lambda: [
             save_evaluation(
@@ -29,9 +23,9 @@ def evaluate_run(run: Path, tests: Mapping[str, TestSet]) -> list[Outcome]:
                 name,
                 metric=test.metric,
                 gold=test.gold,
-                scores={key: scored[model][place] for key, model in models.items()},
+                scores={key: scored[model][name] for key, model in models.items()},
             )
-            for place, (name, test) in enumerate(tests.items())
+            for name, test in tests.items()
         ]
     )
 

@@ -1,7 +1,6 @@
 """Scores on test sets beside their gold, saved in the run folder: what the report's before and after is made from."""
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +17,7 @@ from trans_encoder.errors import DataError
 from trans_encoder.evaluation.metrics import auc, spearman
 from trans_encoder.files import atomic_file
 from trans_encoder.report.intervals import Array, bootstrap
+from trans_encoder.runs.layout import Layout
 
 Moment = Literal["start", "best"]
 TEAM = "all members"
@@ -78,7 +78,7 @@ def save_evaluation(
     if len(set(lengths.values())) > 1:
         raise DataError(f"expected as many scores as gold labels for test set {name}, got {lengths}")
     about = {"trans_encoder": json.dumps({"test_set": name, "metric": metric})}
-    path = run / "evaluation" / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name)}.parquet"
+    path = Layout(run).evaluation(name)
     with atomic_file(path) as temporary:
         pq.write_table(pa.table(columns).replace_schema_metadata(about), temporary)
     return read_evaluation(path)

@@ -13,11 +13,12 @@ from trans_encoder.errors import MissingExtraError, RunError
 from trans_encoder.files import atomic_file
 from trans_encoder.progress import duration
 from trans_encoder.report.charts import WIDTH, Dot, DotChart, dot_chart
-from trans_encoder.report.folder import RunFolder
 from trans_encoder.report.labels import Disagreement
 from trans_encoder.report.verdict import KINDS
 from trans_encoder.report.view import RunView, flat
 from trans_encoder.report.wording import memory, number, shortened, signed
+from trans_encoder.runs.layout import Layout
+from trans_encoder.runs.run import Run
 
 try:  # torch brings it along, but does not promise to
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -53,20 +54,20 @@ def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
     """Write one page about the given run folders; by default `report.html` in the first of them."""
     if not runs:
         raise RunError("expected at least one run folder, got none")
-    folders = [RunFolder.open(Path(run)) for run in runs]
+    folders = [Run.open(Path(run)) for run in runs]
     try:
         page = render(folders)
     except Exception as error:
         for folder in folders:
             folder.refuse_damage(error)
         raise
-    path = Path(out) if out is not None else Path(runs[0]) / "report.html"
+    path = Path(out) if out is not None else Layout(Path(runs[0])).page
     with atomic_file(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return path
 
 
-def render(folders: Sequence[RunFolder]) -> str:
+def render(folders: Sequence[Run]) -> str:
     """Return the page as text."""
     pages = templates()
     style, script = (asset(pages, name) for name in ("style.css", "script.js"))

@@ -10,8 +10,10 @@ from typing import Any
 import trans_encoder.report.labels as labels
 from trans_encoder.progress import duration
 from trans_encoder.report.charts import RidgeChart, Scatter, ScoreChart, kept_place, ridge_chart, scatter, score_chart
-from trans_encoder.report.folder import Checkpoint, RunFolder
-from trans_encoder.report.verdict import KINDS, Comparison, Headline, compare, overall
+from trans_encoder.report.outcomes import Outcome, read_evaluation
+from trans_encoder.report.verdict import Comparison, Headline, compare, overall
+from trans_encoder.runs.records import Chosen, ValidatedLine
+from trans_encoder.runs.run import Run
 
 _SCATTER_POINTS = 900
 _FLAT = 0.01  # labels with a smaller standard deviation are worth a warning
@@ -35,7 +37,7 @@ class Stage:
 class RunView:
     """One run as the page shows it; what a run lacks is empty."""
 
-    folder: RunFolder
+    folder: Run
 
     @property
     def name(self) -> str:
@@ -45,7 +47,23 @@ class RunView:
     @cached_property
     def comparisons(self) -> list[Comparison]:
         """Before and after on every test set."""
-        return compare(self.folder.outcomes)
+        return compare(self.outcomes)
+
+    @cached_property
+    def outcomes(self) -> list[Outcome]:
+        """The scores on each test set."""
+        return [read_evaluation(path) for path in self.folder.layout.evaluations()]
+
+    @cached_property
+    def label_files(self) -> list[labels.LabelFile]:
+        """The label files, in the order in which they were made."""
+        return [labels.LabelFile(path, cycle, kind) for cycle, kind, path in self.folder.layout.label_files()]
+
+    @property
+    def is_label_free(self) -> bool:
+        """Whether checkpoints were validated without labels."""
+        judge = self.folder.origin.get("judge")
+        return isinstance(judge, str) and judge.startswith("label-free ")
 
     @cached_property
     def headline(self) -> Headline:
@@ -53,18 +71,18 @@ class RunView:
         if self.comparisons:
             return self.comparisons[0].headline
         result = self.folder.result
-        if not result:
+        if result is None:
             return Headline(0, "Not finished.", "This run has not chosen its models yet.")
-        helped: dict[str, bool | None] = result["helped"]
+        helped = result.helped
         if None in helped.values():
-            return Headline(0, "Not known.", result["summary"])
+            return Headline(0, "Not known.", result.summary)
         answer = overall({kind: "yes" if better else "no" for kind, better in helped.items()})
-        where = "by the label-free score" if self.folder.is_label_free else "on the dev set"
-        return Headline(1 if helped["bi"] else -1, f"{answer}, {where}.", f"{result['summary']} {self._caution}")
+        where = "by the label-free score" if self.is_label_free else "on the dev set"
+        return Headline(1 if helped["bi"] else -1, f"{answer}, {where}.", f"{result.summary} {self._caution}")
 
     @property
     def _caution(self) -> str:
-        if self.folder.is_label_free:
+        if self.is_label_free:
             return (
                 "That score is an estimate and also chose the models; only labelled pairs (--test) can tell for sure."
             )
@@ -73,7 +91,7 @@ class RunView:
     @property
     def score_name(self) -> str:
         """What the score of a checkpoint is called."""
-        return "label-free score" if self.folder.is_label_free else "dev score"
+        return "label-free score" if self.is_label_free else "dev score"
 
     @cached_property
     def notes(self) -> list[str]:
@@ -84,13 +102,14 @@ class RunView:
             for one in self._distributions
             if one.deviation < _FLAT
         ]
-        return [*self.folder.result.get("notes", []), *flat_labels]
+        result = self.folder.result
+        return [*(result.notes if result else ()), *flat_labels]
 
     @property
-    def chosen(self) -> list[dict[str, Any]]:
+    def chosen(self) -> list[Chosen]:
         """The chosen models: folder, cycle, step and score of each."""
-        members = self.folder.result.get("members", {})
-        return [member[kind] for member in members.values() for kind in KINDS if member.get(kind)]
+        members = self.folder.result.members.values() if self.folder.result else ()
+        return [each for member in members for each in (member.bi, member.cross) if each]
 
     @cached_property
     def facts(self) -> list[str]:
@@ -99,11 +118,11 @@ class RunView:
         members = [member.get("name") or member.get("bi") for member in config.get("members", [])]
         facts = ["self-distillation" if len(members) == 1 else f"mutual distillation, {len(members)} members"]
         facts += [str(member) for member in members]
-        if self.folder.labels:
-            facts.append(f"{self.folder.labels[0].rows:,} pairs")
+        if self.label_files:
+            facts.append(f"{self.label_files[0].rows:,} pairs")
         if "cycles" in config:
             asked = config["cycles"]
-            run = self.folder.result.get("cycles", asked)
+            run = self.folder.result.cycles if self.folder.result else asked
             facts.append((f"{run} of " if run != asked else "") + ("1 cycle" if asked == 1 else f"{asked} cycles"))
         facts += [f"{word}{config[key]}" for key, word in (("strategy", ""), ("preset", "preset ")) if key in config]
         return facts + ([duration(self.seconds)] if self.stages else [])
@@ -123,19 +142,19 @@ class RunView:
                 score_chart(
                     [one for one in history if one.member == member],
                     start=starts.get(member),
-                    keep_last=self.folder.is_label_free,
+                    keep_last=self.is_label_free,
                 ),
             )
             for member in dict.fromkeys(checkpoint.member for checkpoint in history)
         ]
 
     @cached_property
-    def kept_checkpoints(self) -> list[Checkpoint]:
+    def kept_checkpoints(self) -> list[ValidatedLine]:
         """The checkpoint of each training that was kept: the next teacher."""
-        trainings: dict[tuple[str, int, str], list[Checkpoint]] = {}
+        trainings: dict[tuple[str, int, str], list[ValidatedLine]] = {}
         for one in self.folder.history:
             trainings.setdefault((one.member, one.cycle, one.kind), []).append(one)
-        return [each[kept_place(each, keep_last=self.folder.is_label_free)] for each in trainings.values()]
+        return [each[kept_place(each, keep_last=self.is_label_free)] for each in trainings.values()]
 
     @cached_property
     def ridges(self) -> list[tuple[str, RidgeChart]]:
@@ -148,7 +167,7 @@ class RunView:
     def scatters(self) -> list[Scatter]:
         """Each student's scores against the labels that it learnt from."""
         charts = []
-        for teacher, student in pairwise(self.folder.labels):
+        for teacher, student in pairwise(self.label_files):
             if teacher.same_pairs(student):
                 label, score = teacher.column("score"), student.opinion()
                 rows = labels.sample_rows(len(label), size=_SCATTER_POINTS)
@@ -162,36 +181,36 @@ class RunView:
     def agreements(self) -> list[tuple[str, list[labels.Agreement]]]:
         """How far bi and cross agree, and the members."""
         found = {
-            "between bi and cross": labels.kind_agreements(self.folder.labels),
-            "between members": labels.member_agreements(self.folder.labels),
+            "between bi and cross": labels.kind_agreements(self.label_files),
+            "between members": labels.member_agreements(self.label_files),
         }
         return [(title, rows) for title, rows in found.items() if rows]
 
     @cached_property
     def stage_names(self) -> list[str]:
         """The points at which labels were made."""
-        return [one.name for one in self.folder.labels]
+        return [one.name for one in self.label_files]
 
     @cached_property
     def stage_correlations(self) -> list[list[float | None]]:
         """How far the labels of every two points agree."""
-        return labels.stage_correlations(self.folder.labels)
+        return labels.stage_correlations(self.label_files)
 
     def disagreements(self, limit: int) -> list[labels.Disagreement]:
         """Return the pairs that students see otherwise than their teachers."""
-        return labels.disagreements(self.folder.labels, limit=limit)
+        return labels.disagreements(self.label_files, limit=limit)
 
     @cached_property
     def stages(self) -> list[Stage]:
         """What took how long."""
-        seconds = {name: float(stage["seconds"]) for name, stage in self.folder.stages.items()}
+        seconds = {name: stage.seconds for name, stage in self.folder.stages.items()}
         longest = max(seconds.values(), default=0.0) or 1.0
         return [Stage(name, time, time / longest) for name, time in seconds.items()]
 
     @property
     def peak_memory(self) -> int:
         """The most memory that the run's process had, in bytes; 0 if not recorded."""
-        return max((stage.get("peak_memory_bytes") or 0 for stage in self.folder.stages.values()), default=0)
+        return max((stage.peak_memory_bytes or 0 for stage in self.folder.stages.values()), default=0)
 
     @property
     def seconds(self) -> float:
@@ -201,11 +220,11 @@ class RunView:
     @cached_property
     def _distributions(self) -> list[labels.Distribution]:
         low, high = self._score_range
-        return labels.distributions(self.folder.labels, low=low, high=high)
+        return labels.distributions(self.label_files, low=low, high=high)
 
     @cached_property
     def _score_range(self) -> tuple[float, float]:
-        return labels.score_range(self.folder.labels)
+        return labels.score_range(self.label_files)
 
 
 def flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

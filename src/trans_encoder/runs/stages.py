@@ -1,20 +1,24 @@
-"""The stages of a run and what an engine does with them."""
+"""A stage of a run, its identity, and how attempts at it are timed."""
 
+import hashlib
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, time
 from typing import Any, Literal, NamedTuple
 
-from trans_encoder.files import atomic_file
-from trans_encoder.ranks import from_all_ranks, is_first_rank, rank, world_size
+from pydantic import ValidationError
+
+from trans_encoder.ranks import is_first_rank
+from trans_encoder.runs.layout import is_scratch, scratch, scratch_time
+from trans_encoder.runs.records import Record
 
 Work = Callable[[Path], None]
-"""Makes the result of a stage at the path that it is given, atomically. It depends on nothing but itself, so that an
-engine may have it done in another process."""
+"""Makes the result of a stage at the path that it is given, atomically. It depends on nothing but its own fields, so
+that it can be sent to another process."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +29,14 @@ class Stage:
     inputs: Mapping[str, Any]
     work: Work
     by: Literal["owner", "any", "all"] = "any"
-    """Whose work it is: that of the process which owns the run folder, of any worker, or, where a run has several
-    data-parallel ranks, of all of them together."""
+    """Who does it: the process that owns the run folder, any worker or, with data-parallel ranks, all of them."""
     parts: tuple["Stage", ...] = ()
-    """What can be done beforehand, side by side: files in the stage's scratch folder. Those that are there stay."""
+    """Files in the stage's scratch folder that can be made beforehand, in parallel. Existing ones are kept."""
 
 
-def scratch(path: Path) -> Path:
-    """Return where a stage keeps what it needs to continue; removed once the stage is finished."""
-    return path.with_name(path.name + ".training")
+def identity(inputs: Mapping[str, Any]) -> str:
+    """Return a hash of what a stage is made from."""
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
 class Spent(NamedTuple):
@@ -41,10 +44,10 @@ class Spent(NamedTuple):
 
     seconds: float
     peak_memory_bytes: int | None
-    """The most memory that the process which did it has had so far."""
+    """The peak memory of the process that did it, up to its end."""
 
     def and_then(self, after: "Spent") -> "Spent":
-        """Return what this and something after it took together."""
+        """Return what this and something after it took in total."""
         most = max(self.peak_memory_bytes or 0, after.peak_memory_bytes or 0)
         return Spent(self.seconds + after.seconds, most or None)
 
@@ -53,47 +56,59 @@ Engine = Callable[[Path, Sequence[Stage]], Iterator[tuple[Stage, Spent]]]
 """Does the work of independent stages in a folder and yields each as it is finished, with what it took."""
 
 
-def perform(work: Work, path: Path) -> Spent:
-    """Do the work of a stage in this process."""
-    begun = perf_counter()
-    work(path)
-    return Spent(perf_counter() - begun, peak_memory_bytes())
+class _Attempts(Record):
+    """The time that attempts at a stage have taken."""
+
+    seconds: float
+    """Of all attempts that have ended."""
+    begun: float | None
+    """When the current attempt began; still set if it was killed."""
 
 
-def one_by_one(folder: Path, stages: Sequence[Stage]) -> Iterator[tuple[Stage, Spent]]:
-    """Do one stage after the other in this process; where there are several ranks, all of them do."""
-    if world_size() == 1:
-        yield from ((stage, perform(stage.work, folder / stage.name)) for stage in stages)
+@contextmanager
+def attempted(path: Path) -> Iterator[Callable[[], float]]:
+    """Time an attempt at a stage, and keep the time until the stage is finished; yield the seconds of all attempts.
+
+    Parts of a stage are not timed on their own: they are made within an attempt at the stage.
+    """
+    timed = is_first_rank() and not is_scratch(path)
+    earlier, begun = _earlier_seconds(path) if timed else 0.0, perf_counter()
+
+    def seconds() -> float:
+        return earlier + perf_counter() - begun
+
+    if not timed:
+        yield seconds
         return
-    alone = [stage for stage in stages if stage.by == "any"]
-    for start in range(0, len(alone), world_size()):
-        yield from _one_each(folder, alone[start : start + world_size()])
-    for stage in stages:
-        if stage.by != "any":
-            took = perform(stage.work, folder / stage.name) if stage.by == "all" or is_first_rank() else None
-            spent = [each for each in from_all_ranks(took) if each]
-            yield stage, reduce(Spent.and_then, spent)._replace(seconds=max(each.seconds for each in spent))
+    _note(path, _Attempts(seconds=earlier, begun=time()))
+    try:
+        yield seconds
+    finally:
+        with suppress(OSError):  # the storage may be what failed
+            _note(path, _Attempts(seconds=seconds(), begun=None))
 
 
-def _one_each(folder: Path, stages: Sequence[Stage]) -> Iterator[tuple[Stage, Spent]]:
-    """Let each rank make one file; rank 0 alone writes into the run folder, what the others made too."""
-    mine = stages[rank()] if rank() < len(stages) else None
-    made: tuple[Spent, bytes | None] | None = None
-    if is_first_rank():
-        made = perform(stages[0].work, folder / stages[0].name), None
-    elif mine is not None:
-        with TemporaryDirectory(prefix="trans-encoder-") as temporary:
-            place = Path(temporary) / Path(mine.name).name
-            made = perform(mine.work, place), place.read_bytes()
-    for stage, (spent, content) in zip(stages, filter(None, from_all_ranks(made)), strict=True):
-        if is_first_rank() and content is not None:
-            with atomic_file(folder / stage.name) as file:
-                file.write_bytes(content)
-        yield stage, spent
+def _earlier_seconds(path: Path) -> float:
+    """Return what earlier attempts took. One that was killed lasted at least until its last checkpoint."""
+    try:
+        known = _Attempts.model_validate_json(scratch_time(path).read_bytes())
+    except (OSError, ValidationError):
+        return 0.0
+    if known.begun is None:
+        return known.seconds
+    last = max((file.stat().st_mtime for file in scratch(path).iterdir()), default=known.begun)
+    return known.seconds + max(last - known.begun, 0.0)
+
+
+def _note(path: Path, attempts: _Attempts) -> None:
+    """Keep the time in the scratch folder, which is removed when the stage is finished."""
+    note = scratch_time(path)
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(attempts.model_dump_json(), encoding="utf-8")
 
 
 def peak_memory_bytes() -> int | None:
-    """Return the most memory that this process has had, where the system tells."""
+    """Return this process's peak memory, where the system reports it."""
     try:
         import resource
     except ImportError:  # Windows

@@ -9,9 +9,6 @@ from pathlib import Path
 from trans_encoder.errors import MissingExtraError
 from trans_encoder.ranks import is_first_rank
 
-LOGS = "logs"
-"""The folder of a run that trackers write to; no stage, so nothing of it is checked or made again."""
-
 
 def check_trackers(trackers: Sequence[str]) -> None:
     """Refuse a tracker that is not installed; package, extra and tracker have the same name."""

@@ -23,22 +23,21 @@ from trans_encoder.distill.bootstrap.tuning import tune
 from trans_encoder.distill.cards import write_tuned_card
 from trans_encoder.distill.judges import DevJudge, Judge
 from trans_encoder.distill.team import ModelRef, may_know_labels
-from trans_encoder.distill.work import TRAINING
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.loading import Precision, check_precision
 from trans_encoder.encoders.training import TrainingOptions
 from trans_encoder.errors import ConfigurationError
-from trans_encoder.files import atomic_folder, write_json
+from trans_encoder.files import atomic_folder
 from trans_encoder.participants import PoolingMode
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank, world_size
-from trans_encoder.runs.manifest import RunFolder, run_folder
-from trans_encoder.runs.stages import Stage, one_by_one, scratch
-from trans_encoder.runs.trackers import LOGS, check_trackers, tracked
+from trans_encoder.runs.claims import run_folder
+from trans_encoder.runs.layout import Layout, scratch, training_record
+from trans_encoder.runs.records import Moment, TuningRecord, write_record
+from trans_encoder.runs.run import Run
+from trans_encoder.runs.trackers import check_trackers, tracked
 
 logger = logging.getLogger(__name__)
-
-BI = "bi"
 
 
 def bootstrap(
@@ -80,10 +79,11 @@ def bootstrap(
     config, origin, folder = work.config(), work.origin(), run_folder(out)
     with (
         progress("stage 0", total=1) as advance,
-        RunFolder.open(folder, config=config, origin=origin, engine=one_by_one, advance=advance) as run,
+        Run.claim(folder, config=config, origin=origin, advance=advance) as run,
     ):
-        run.complete([Stage(BI, inputs=origin, work=work)])
-    return BiEncoder.load(Path(out) / BI, device=device, trust_remote_code=trust_remote_code, fast=fast)
+        run.complete([run.stage(run.layout.trained("bi"), origin, work)])
+    made = Layout(folder).trained("bi")
+    return BiEncoder.load(made, device=device, trust_remote_code=trust_remote_code, fast=fast)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Bootstrap:
             trackers=self.trackers,
             description=f"tuning {Path(self.model).name} ({self.plan.objective})",
         )
-        with tracked(self.trackers, path.parent / LOGS / "stage-0"):
+        with tracked(self.trackers, Layout(path.parent).tuning_logs):
             training = tune(encoder, self.text, plan=self.plan, options=options)
         if start_score is not None and training.best_score is not None and start_score >= training.best_score:
             kept = "it is kept as it was" if self.keep_start else "the tuned one is kept all the same"
@@ -144,14 +144,14 @@ class Bootstrap:
             return
         with atomic_folder(path) as temporary:
             encoder.save(temporary)
-            record = {
-                "seed": self.seed,
-                "start_score": start_score,
-                "best_step": training.best_step,
-                "best_score": training.best_score,
-                "history": [asdict(moment) for moment in training.history],
-            }
-            write_json(temporary / TRAINING, record)
+            record = TuningRecord(
+                seed=self.seed,
+                start_score=start_score,
+                best_step=training.best_step,
+                best_score=training.best_score,
+                history=tuple(Moment(**asdict(moment)) for moment in training.history),
+            )
+            write_record(training_record(temporary), record)
             card = write_tuned_card(
                 self.model, sentences=len(self.text), plan=self.plan, supervised=may_know_labels(self.model)
             )

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from trans_encoder.config import EngineConfig
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.ranks import world_size
-from trans_encoder.runs.stages import Engine, one_by_one
+from trans_encoder.runs.stages import Engine
 from trans_encoder.runs.workers.processes import side_by_side
+from trans_encoder.runs.workers.ranks import local_engine
 from trans_encoder.runs.workers.ray import ray_tasks
 
 __all__ = ["make_engine"]
@@ -29,14 +30,14 @@ def make_engine(config: EngineConfig, *, device: str = "auto") -> Iterator[Engin
                 "several data-parallel processes (torchrun, accelerate launch) are an engine of their own; start the "
                 "command without them to use --engine ray or --workers"
             )
-        yield one_by_one
+        yield local_engine()
     elif config.name == "ray":
         with ray_tasks(config, device=device) as engine:
             yield engine
     else:
         workers = config.workers or _devices(device)
         if workers == 1:
-            yield one_by_one
+            yield local_engine()
         else:
             with side_by_side(workers) as engine:
                 yield engine

@@ -3,8 +3,9 @@
 import os
 from pathlib import Path
 
-from trans_encoder.runs.manifest import check_shared
-from trans_encoder.runs.stages import Spent, Work, perform
+from trans_encoder.runs.claims import check_shared
+from trans_encoder.runs.stages import Spent, Work
+from trans_encoder.runs.workers.here import perform
 
 RESUME = "what is finished is kept, and the same command continues"
 

@@ -1,0 +1,199 @@
+"""What a run writes and reads back, as typed records."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, FiniteFloat, RootModel, ValidationError
+
+from trans_encoder.errors import RunError
+from trans_encoder.files import write_json
+
+Kind = Literal["bi", "cross"]
+M = TypeVar("M", bound=BaseModel)
+
+
+def read_record(record: type[M], path: Path) -> M:
+    """Read a record; a damaged one is an error that names the file."""
+    try:
+        return record.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error.strerror
+        raise RunError(
+            f"{path} cannot be read ({reason}); run the command that made the folder again: it restores what is damaged"
+        ) from error
+
+
+def write_record(path: Path, record: BaseModel) -> None:
+    """Write a record, atomically."""
+    write_json(path, record.model_dump(mode="json"))
+
+
+class Record(BaseModel):
+    """Plain values that are written as JSON and validated when they are read back."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="constants")
+
+
+class FileEntry(Record):
+    """A file as a stage made it."""
+
+    bytes: int
+    sha256: str
+
+
+class StageEntry(Record):
+    """A finished stage in the manifest."""
+
+    inputs: Mapping[str, Any]
+    files: Mapping[str, FileEntry]
+    """By their names in the run folder."""
+    seconds: FiniteFloat
+    """Over all attempts."""
+    peak_memory_bytes: int | None = None
+
+
+class Moment(Record):
+    """One validated checkpoint of a training."""
+
+    step: int
+    epoch: float
+    loss: float | None
+    score: float | None
+
+
+class HistoryLine(Record):
+    """A validated checkpoint and the training it belongs to; cycle 0 is the start."""
+
+    cycle: int
+    member: str
+    kind: Kind
+    step: int
+    epoch: float
+    loss: float | None
+    score: float | None
+
+
+class ValidatedLine(HistoryLine):
+    """A checkpoint that has a score."""
+
+    score: float
+
+
+class TuningRecord(Record):
+    """How stage 0 went."""
+
+    seed: int
+    start_score: float | None
+    best_step: int
+    best_score: float | None
+    history: tuple[Moment, ...]
+
+
+class LearningRecord(Record):
+    """How the training on saved labels went."""
+
+    kind: Kind
+    seed: int
+    labels: int
+    """Labelled pairs that it learnt from."""
+    best_step: int
+    best_score: float | None
+    history: tuple[Moment, ...]
+
+
+class CutsRecord(Record):
+    """How many inputs were longer than a length."""
+
+    kind: Kind
+    max_tokens: int
+    counted: int
+    cut: int
+    longest: int
+
+
+class TrainingRecord(Record):
+    """How the training of a student went."""
+
+    cycle: int
+    member: str
+    kind: Kind
+    seed: int
+    labels: int
+    """Labelled pairs that it learnt from."""
+    cuts: CutsRecord | None
+    """What was cut in the training."""
+    own_cuts: CutsRecord | None
+    """What the encoder cuts at its own length."""
+    outside: int
+    """Labels outside [0, 1] that the BCE loss took."""
+    negatives: str
+    """Whether it took them raw or clamped."""
+    merged: float
+    """Share of the student in the saved weights; the rest is the start's."""
+    best_step: int
+    best_score: float | None
+    agreement: float | None
+    """Rank agreement x100 with its teachers on held-out pairs, if it was validated without labels."""
+    history: tuple[Moment, ...]
+
+    def lines(self) -> list[HistoryLine]:
+        """Return its part of the run's history."""
+        place = {"cycle": self.cycle, "member": self.member, "kind": self.kind}
+        return [HistoryLine.model_validate({**place, **moment.model_dump()}) for moment in self.history]
+
+
+class StartEntry(Record):
+    """A member's first bi-encoder."""
+
+    source: str
+    score: float | None
+
+
+class StartRecord(RootModel[Mapping[str, StartEntry]]):
+    """The members' first bi-encoders, by the members' names."""
+
+
+class Chosen(Record):
+    """One chosen model."""
+
+    folder: str
+    """Its place in the run folder."""
+    cycle: int
+    """The cycle that made it; 0 is the start itself."""
+    step: int
+    score: float | None
+    """Validation score x100: on the dev set or, without one, label-free; None without validation."""
+    helped: bool | None
+    """Whether it is better than the member's start; None if that is not known."""
+    agreement: float | None = None
+    """Rank agreement x100 with its teachers on held-out pairs, if it was validated without labels."""
+
+
+class MemberResult(Record):
+    """What a member started from and what it ended with."""
+
+    source: str
+    start_score: float | None
+    bi: Chosen
+    cross: Chosen | None
+
+    def chosen(self, kind: Kind) -> Chosen | None:
+        """Return the chosen model of a kind."""
+        return self.bi if kind == "bi" else self.cross
+
+
+class ResultRecord(Record):
+    """What a finished run gave."""
+
+    metric: str | None
+    """What the scores are: the dev set's metric, or the label-free score; None without validation."""
+    cycles: int
+    """How many cycles were run: fewer than asked for if they stopped gaining anything."""
+    members: Mapping[str, MemberResult]
+    ensemble: Mapping[str, float]
+    """Scores of the team's mean predictions: start, bi and cross; empty for a team of one or without validation."""
+    helped: Mapping[str, bool | None]
+    """For each kind, whether the members are better on average than their starts; None if that is not known."""
+    summary: str
+    notes: tuple[str, ...] = ()
