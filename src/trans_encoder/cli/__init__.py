@@ -9,8 +9,8 @@ from trans_encoder.cli.duplicates import duplicates
 from trans_encoder.cli.evaluate import evaluate
 from trans_encoder.cli.experiment import experiment
 from trans_encoder.cli.export import export
-from trans_encoder.cli.learn import learn
 from trans_encoder.cli.index import index, search
+from trans_encoder.cli.learn import learn
 from trans_encoder.cli.mine import mine
 from trans_encoder.cli.report import report
 from trans_encoder.cli.score import label, score
