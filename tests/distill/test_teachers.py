@@ -240,3 +240,39 @@ def test_a_weight_that_is_not_one_is_refused(teacher):
 def test_a_function_cannot_be_named_without_being_given(bert, pairs, tmp_path):
     with pytest.raises(ConfigurationError, match="give the function itself"):
         distil(pairs, str(bert), teachers=["function:judge"], out=tmp_path / "run", **RUN)
+
+
+def test_a_strong_start_with_strong_teachers_is_replaced_by_its_student(start, roberta, pairs, tmp_path, monkeypatch):
+    monkeypatch.setattr("trans_encoder.distill.selection.LEARNT", -100.0)  # tiny models learn little in two epochs
+    settings = {**RUN, "selection": "label-free"}
+    result = distil(pairs, str(start), teachers=[str(roberta)], out=tmp_path / "taught", **settings)
+    assert result.members["start"].bi.cycle == 1
+    assert result.helped["bi"] is None
+    assert any("learnt from the whole team is put in best/" in note for note in result.notes)
+    alone = distil(pairs, str(start), teachers=["lexical"], out=tmp_path / "alone", **settings)
+    assert alone.members["start"].bi.cycle == 0
+
+
+def test_the_papers_presets_average_plainly_whatever_the_defaults_are(bert, roberta, pairs, tmp_path):
+    """Raw scores, plain mean, one order, whole students: nothing of what strong starts get."""
+    quick = {kind: {**TINY_RUN[kind], "epochs": 1} for kind in ("bi", "cross")}
+    result = distil(
+        pairs,
+        [str(bert), str(roberta)],
+        preset="paper-sts",
+        cycles=1,
+        selection="last",
+        device="cpu",
+        out=tmp_path / "run",
+        **quick,
+    )
+    for kind in ("bi", "cross"):
+        labels = labels_of(result, kind)
+        total = np.zeros(len(labels), dtype=np.float64)
+        for column in labels.by_teacher.values():
+            total += column
+        np.testing.assert_array_equal(labels.scores, (total / 2).astype(np.float32))
+        assert "scale" not in labels.provenance
+    cross = CrossEncoder.load(result.folder / "cycle-1/bert-32/cross")
+    np.testing.assert_allclose(labels.by_teacher["bert-32"], cross.score(labels.pairs), atol=1e-6)
+    assert json.loads((result.folder / "cycle-1/bert-32/bi/training.json").read_text())["merged"] == 1.0

@@ -59,6 +59,8 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
             start, *trained = _candidates(member, kind, layout=layout, cycles=cycles)
             among = {"bi": [start, *trained] if seen else [start], "cross": trained}
             best = choose(among[kind])
+            if kind == "bi" and not seen and member.taught:
+                best = _last_learnt(start, trained)
             place = layout.best(member.name if len(team) > 1 else None, kind)
             stages.append(_keep(best, start, place=place, workshop=workshop, facts=facts))
             helped = _compare(member, best, start, kind=kind, judge=workshop.judge).helped
@@ -75,6 +77,7 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
             source=member.start.source, start_score=start.score, bi=chosen["bi"], cross=chosen.get("cross")
         )
     workshop.folder.complete(stages)
+    unseen = [member.name for member in team if not sees_harm(member, workshop.judge)]
     work = Conclude(
         results=results,
         starts=tuple(member.given for member in team),
@@ -82,7 +85,8 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
         cycles=cycles,
         judge=workshop.judge,
         strong=tuple(member.name for member in team if _may_be_strong(member)),
-        kept_starts=tuple(member.name for member in team if not sees_harm(member, workshop.judge)),
+        kept_starts=tuple(name for name in unseen if results[name].bi.cycle == 0),
+        taught=tuple(name for name in unseen if results[name].bi.cycle > 0),
         notes=(
             *notes,
             *_remined(workshop, team, cycles=cycles),
@@ -106,15 +110,27 @@ def sees_harm(member: Member, judge: Judge | None) -> bool:
     return judge is None or judge.has_labels or not member.supervised
 
 
+def _last_learnt(start: Candidate, trained: Sequence[Candidate]) -> Candidate:
+    """Return the last student that has learnt its teachers' order, else the start."""
+    return next((candidate for candidate in reversed(trained) if candidate.has_learnt), start)
+
+
 def harm_notes(team: Team, judge: Judge | None) -> list[str]:
-    """Name the starts that are kept because harm to them could not be seen."""
-    return [
+    """Name the starts whose harm could not be seen: kept as they are, or replaced by the student of a strong team."""
+    return [_harm_note(member) for member in team if not sees_harm(member, judge)]
+
+
+def _harm_note(member: Member) -> str:
+    if member.taught:
+        return (
+            f"{member.name} may have been trained on labels, and without labels it is not known whether a student is "
+            f"better: the one that learnt from the whole team is put in best/. Give a dev set to let that decide"
+        )
+    return (
         f"{member.name} may have been trained on labels, and harm to such a start cannot be seen without labels: its "
-        f"bi-encoder is kept as it is. Give a dev set to let that decide, or set supervised=false if there "
-        f"were no labels"
-        for member in team
-        if not sees_harm(member, judge)
-    ]
+        f"bi-encoder is kept in best/ as it is. Add --teacher MODEL to learn from more than itself, give a dev set to "
+        f"let that decide, or set supervised=false if there were no labels"
+    )
 
 
 def _may_be_strong(member: Member) -> bool:
@@ -160,7 +176,9 @@ class Conclude:
     strong: tuple[str, ...]
     """Members whose starts may be stronger than shared wording."""
     kept_starts: tuple[str, ...]
-    """Members whose starts are kept because harm to them could not be seen."""
+    """Members whose starts are kept."""
+    taught: tuple[str, ...]
+    """Members whose students are kept because strong models agreed on their labels, though harm could not be seen."""
     notes: tuple[str, ...]
 
     def __call__(self, path: Path) -> None:
@@ -233,6 +251,11 @@ class Conclude:
     def _not_known(self, kind: Kind, name: str) -> str:
         if kind == "cross":
             return f"Whether the {name} is better than the start is not known either."
+        if self.taught and not self.kept_starts:
+            return (
+                f"Kept the {name} that learnt from the whole team: without labels it is not known whether it is "
+                f"better than the start. Give a dev set to be sure."
+            )
         if self.kept_starts:
             return (
                 f"Kept the original {name} of {' and '.join(self.kept_starts)}: without labels it is not known whether "

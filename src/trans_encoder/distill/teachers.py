@@ -19,7 +19,7 @@ from trans_encoder.config import RunConfig, Scale
 from trans_encoder.data.pairs import PairSet, Scores
 from trans_encoder.data.wording import shared_wording
 from trans_encoder.distill.labels import PseudoLabels, Teacher, Vote, fingerprint_of, label
-from trans_encoder.distill.team import ModelRef, Team
+from trans_encoder.distill.team import VIEWS, ModelRef, Team
 from trans_encoder.encoders import BiEncoder, find_kind
 from trans_encoder.encoders.loading import checked_name
 from trans_encoder.encoders.matching import match_tokens
@@ -30,9 +30,9 @@ from trans_encoder.participants import TeacherConfig
 ScoreFunction = Callable[[list[tuple[str, str]]], Sequence[float]]
 """What a Python teacher is: pairs of texts in, one finite number for each out; higher is more alike."""
 
-LEXICAL, TOKENS, FUNCTION = "lexical", "tokens", "function:"
+LEXICAL, TOKENS = VIEWS
+FUNCTION = "function:"
 _COSTLY = ("cross", "function")
-_CORPUS_VIEWS = ("lexical", "tokens")  # their scores depend on how frequent words are in all pairs, and are cheap
 _SCORE_FILES = (".parquet", ".jsonl", ".csv", ".tsv", ".jsonl.gz", ".csv.gz", ".tsv.gz", ".arrow")
 
 
@@ -194,7 +194,7 @@ class Remembering:
 
     def score(self, pairs: PairSet) -> Scores:
         """Look scores up, and ask for those that are missing."""
-        if not self.earlier or self.kind in _CORPUS_VIEWS:
+        if not self.earlier or self.kind in VIEWS:  # these depend on word frequencies in all pairs, and are cheap
             return self.teacher.score(pairs)
         known = self._known()
         scores = np.array([known.get((first, second), np.nan) for first, second, _ in pairs.rows()], dtype=np.float32)

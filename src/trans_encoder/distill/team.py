@@ -119,6 +119,8 @@ class Member:
     cross: ModelRef | None = None
     supervised: bool = False
     """Whether the start may have been trained on labels."""
+    taught: bool = False
+    """Whether others that may be as strong have a part in its labels: strong members, or teachers that were given."""
 
     def with_bi(self, bi: ModelRef) -> Self:
         """Return the member with a new bi-encoder."""
@@ -146,6 +148,8 @@ class Origin(NamedTuple):
     note: str | None = None
 
 
+VIEWS = ("lexical", "tokens")
+"""Teachers that need no model of their own."""
 UNSUPERVISED = "unsupervised"
 """The tag of cards whose models were made without labels."""
 ANCHOR = 0.7
@@ -243,7 +247,9 @@ def _member(member: MemberConfig, config: RunConfig) -> Member:
         both_orders=config.both_orders and config.both_orders_labels,
     )
     given = replace(start, max_tokens=None)
-    return Member(start.name, given, start, plm, bi=start, supervised=bool(member.supervised))
+    others = any(other.supervised for other in config.members if other.name != member.name)
+    taught = others or any(teacher.spec not in VIEWS for teacher in config.teachers)
+    return Member(start.name, given, start, plm, bi=start, supervised=bool(member.supervised), taught=taught)
 
 
 def may_know_labels(model: str) -> bool:
