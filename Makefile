@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test fuzz faults scale lint format audit demo bench constraints clean
+.PHONY: help setup test fuzz faults scale lint format audit demo docs bench constraints clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -47,6 +47,10 @@ audit: $(READY) ## Look for known weaknesses in what constraints.txt pins; needs
 
 demo: $(READY) ## Train two models from plain text in a few minutes: MODEL=folder OUT=folder
 	$(BIN)/trans-encoder demo $(if $(MODEL),--model $(MODEL)) $(if $(OUT),--out $(OUT))
+
+docs: $(READY) ## Build the documentation site in build/site, without a network
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt mkdocs-material "mkdocstrings[python]"
+	$(BIN)/python -m mkdocs build --strict
 
 bench: $(READY) ## Time a cycle against the published procedure: BENCH_ARGS="--model M --data-dir D"
 	$(BIN)/python benchmarks/cycle.py $(BENCH_ARGS)
