@@ -32,7 +32,7 @@ from trans_encoder import BiEncoder, Text, mine
 from trans_encoder.config import make_config, parse_overrides
 from trans_encoder.data.pairs import PairSet, Scores
 from trans_encoder.data.tasks import Task, TestSet, load_task
-from trans_encoder.distill.judges import WEIGHTS, DevJudge, hold_out
+from trans_encoder.distill.judges import WEIGHTS, Comparison, DevJudge, Verdict, hold_out
 from trans_encoder.distill.labels import Teacher
 from trans_encoder.distill.run import run
 from trans_encoder.distill.selection import Candidate, choose
@@ -81,6 +81,9 @@ class Recorder:
 
     def floor(self) -> None:
         return self.judge.floor()
+
+    def compare(self, comparison: Comparison) -> Verdict:
+        return self.judge.compare(comparison)
 
     def __call__(self, encoder: Teacher) -> float:
         parts = [self.probes.pairs, self.pairs.without_scores()]

@@ -14,8 +14,8 @@ from trans_encoder.answers.embedded import Embedded
 from trans_encoder.answers.evidence import text_evidence
 from trans_encoder.answers.probability import Probability, Scale, estimate_probability
 from trans_encoder.cli import app
-from trans_encoder.cli.writing import write_pairs
 from trans_encoder.data.corpus import Corpus
+from trans_encoder.data.writers import write_pairs
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.errors import ConfigurationError
 

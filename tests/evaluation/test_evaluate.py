@@ -57,7 +57,7 @@ def test_a_task_gives_its_name_and_one_test_set_its_own(bi, tests, pairs):
     assert evaluate(bi, Task("mine", pairs, tests=tests)).task == "mine"
     assert evaluate(bi, tests["graded"]).task == "graded"
     result = evaluate(bi, tests).to_dict()
-    assert set(result) == {"task", "models", "scores", "average", "counts"}
+    assert set(result) == {"task", "models", "scores", "average", "counts", "cuts"}
 
 
 def test_a_sentence_transformer_made_elsewhere(bert, tests, tmp_path):

@@ -17,11 +17,22 @@ from trans_encoder.answers.embedder import Embedder, load_embedder
 from trans_encoder.answers.hits import Hit
 from trans_encoder.answers.lexical import LexicalIndex
 from trans_encoder.answers.probability import Probability, estimate_probability
-from trans_encoder.answers.store import CLUSTERS, PROBABILITY, Manifest, commit, embed_texts, locked, open_files
+from trans_encoder.answers.store import (
+    CLUSTERS,
+    MANIFEST,
+    PENDING,
+    PROBABILITY,
+    Manifest,
+    commit,
+    embed_texts,
+    locked,
+    open_files,
+)
 from trans_encoder.data.corpus import ID, TEXT, Corpus
 from trans_encoder.encoders import CrossEncoder
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.files import read_json, write_json
+from trans_encoder.runs.layout import LOCK
 
 PLACE = "__text__"
 """The column of stored rows that gives the position of their text."""
@@ -159,7 +170,7 @@ def _embedder(models: Sequence[str] | Embedder | None, old: Manifest | None, *, 
 
 def _refuse_foreign(folder: Path) -> None:
     """Refuse a folder that holds something else than an index that was begun."""
-    ours = (".lock", "pending.json", "vectors-", "rows-", "texts-", "index.json")
+    ours = (LOCK, PENDING, MANIFEST, "vectors-", "rows-", "texts-")
     others = [file.name for file in folder.iterdir() if not file.name.startswith(ours)]
     if others:
         raise ConfigurationError(f"{folder} holds other files ({', '.join(sorted(others)[:5])}); give a new folder")

@@ -22,8 +22,9 @@ from trans_encoder.data.storage import content_hash, open_table, save_table
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.files import PARTIAL, atomic_file, read_json, write_json
 from trans_encoder.progress import progress
+from trans_encoder.runs.layout import LOCK
 
-MANIFEST, PENDING, LOCK = "index.json", "pending.json", ".lock"
+MANIFEST, PENDING = "index.json", "pending.json"
 SHARD = 4096
 """Texts embedded before their vectors are written: what a kill can cost."""
 _FORMAT = 1

@@ -38,4 +38,7 @@ def _models(run: Path) -> Iterator[tuple[ModelKey, ModelRef]]:
         yield ModelKey("start", member.name, "bi"), member.given
         yield ModelKey("best", member.name, "bi"), member.given if chosen.bi.cycle == 0 else kept
         if chosen.cross:
-            yield ModelKey("best", member.name, "cross"), member.plm.at(run / chosen.cross.folder, max_tokens=None)
+            yield (
+                ModelKey("best", member.name, "cross"),
+                member.plm.at(run / chosen.cross.folder, max_tokens=None, both_orders=False),
+            )
