@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trans_encoder.answers.audit import Audit
     from trans_encoder.answers.duplicates import find_duplicates
     from trans_encoder.answers.found import Duplicates
     from trans_encoder.answers.index import Index, build_index
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
     from trans_encoder.errors import ConfigurationError, DataError, MissingExtraError, RunError, TransEncoderError
     from trans_encoder.evaluation.evaluate import Evaluation, evaluate
+    from trans_encoder.evaluation.probe import ProbeResult, probe
     from trans_encoder.exporting import export
     from trans_encoder.mining import mine
     from trans_encoder.paper.experiment import experiment
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 __version__ = version("trans-encoder")
 
 _HOMES = {
+    "Audit": "answers.audit",
     "BiEncoder": "encoders",
     "ConfigurationError": "errors",
     "Corpus": "data.corpus",
@@ -44,6 +47,7 @@ _HOMES = {
     "MemberConfig": "participants",
     "MissingExtraError": "errors",
     "PairSet": "data.pairs",
+    "ProbeResult": "evaluation.probe",
     "PseudoLabels": "distill.labels",
     "Result": "distill.run",
     "RunConfig": "config",
@@ -67,10 +71,12 @@ _HOMES = {
     "load_encoder": "encoders",
     "load_task": "data.tasks",
     "mine": "mining",
+    "probe": "evaluation.probe",
     "write_report": "report",
 }
 
 __all__ = [
+    "Audit",
     "BiEncoder",
     "ConfigurationError",
     "Corpus",
@@ -82,6 +88,7 @@ __all__ = [
     "MemberConfig",
     "MissingExtraError",
     "PairSet",
+    "ProbeResult",
     "PseudoLabels",
     "Result",
     "RunConfig",
@@ -105,6 +112,7 @@ __all__ = [
     "load_encoder",
     "load_task",
     "mine",
+    "probe",
     "write_report",
 ]
 

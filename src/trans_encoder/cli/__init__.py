@@ -2,6 +2,7 @@
 
 import typer
 
+from trans_encoder.cli.audit import audit
 from trans_encoder.cli.bootstrap import bootstrap
 from trans_encoder.cli.check import check
 from trans_encoder.cli.demo import demo
@@ -12,6 +13,7 @@ from trans_encoder.cli.export import export
 from trans_encoder.cli.index import index, search
 from trans_encoder.cli.learn import learn
 from trans_encoder.cli.mine import mine
+from trans_encoder.cli.probe import probe
 from trans_encoder.cli.report import report
 from trans_encoder.cli.score import label, score
 from trans_encoder.cli.shell import Command, Shell, start
@@ -21,12 +23,14 @@ COMMANDS = (
     duplicates,
     index,
     search,
+    audit,
     demo,
     train,
     check,
     bootstrap,
     mine,
     evaluate,
+    probe,
     score,
     label,
     learn,

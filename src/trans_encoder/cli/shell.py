@@ -19,7 +19,7 @@ from trans_encoder.errors import TransEncoderError
 from trans_encoder.progress import console
 from trans_encoder.ranks import is_first_rank, rank, world_size
 
-_CONTINUE = ("train", "learn", "bootstrap", "experiment", "demo", "index", "duplicates")
+_CONTINUE = ("train", "learn", "bootstrap", "experiment", "demo", "index", "duplicates", "audit")
 """The commands that take up what they had finished when they were stopped."""
 
 
