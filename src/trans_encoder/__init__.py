@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trans_encoder.data.tasks import Task, TestSet, load_task
     from trans_encoder.data.text import Text
     from trans_encoder.distill.bootstrap import bootstrap
+    from trans_encoder.distill.ensemble import ensemble_run
     from trans_encoder.distill.from_text import distil_text
     from trans_encoder.distill.labels import PseudoLabels, label
     from trans_encoder.distill.learn import learn
@@ -61,6 +62,7 @@ _HOMES = {
     "build_index": "answers.index",
     "distil": "distill.run",
     "distil_text": "distill.from_text",
+    "ensemble_run": "distill.ensemble",
     "evaluate": "evaluation.evaluate",
     "experiment": "paper.experiment",
     "export": "exporting",
@@ -102,6 +104,7 @@ __all__ = [
     "build_index",
     "distil",
     "distil_text",
+    "ensemble_run",
     "evaluate",
     "experiment",
     "export",

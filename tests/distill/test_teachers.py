@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
+from typer.testing import CliRunner
 
 from conftest import TINY_RUN, contents
+from trans_encoder.cli import app
 from trans_encoder.config import TeacherConfig, make_config
 from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.tasks import TestSet
+from trans_encoder.data.writers import write_pairs
+from trans_encoder.distill.ensemble import ensemble_run
 from trans_encoder.distill.labels import PseudoLabels, Vote, agreed, label
 from trans_encoder.distill.run import distil
 from trans_encoder.distill.teachers import FunctionTeacher, LexicalTeacher, ScoreFile
@@ -18,6 +23,8 @@ from trans_encoder.encoders.calibrating import calibrate_to, calibrated_line
 from trans_encoder.encoders.matching import match_tokens
 from trans_encoder.encoders.merging import merge_into
 from trans_encoder.errors import ConfigurationError, DataError, RunError
+from trans_encoder.evaluation.ensembles import Ensemble, Voter, save_ensemble
+from trans_encoder.evaluation.evaluate import evaluate, measure
 from trans_encoder.report import write_report
 
 RUN = {**TINY_RUN, "cycles": 1, "scale": None, "selection": "last"}
@@ -276,3 +283,46 @@ def test_the_papers_presets_average_plainly_whatever_the_defaults_are(bert, robe
     cross = CrossEncoder.load(result.folder / "cycle-1/bert-32/cross")
     np.testing.assert_allclose(labels.by_teacher["bert-32"], cross.score(labels.pairs), atol=1e-6)
     assert json.loads((result.folder / "cycle-1/bert-32/bi/training.json").read_text())["merged"] == 1.0
+
+
+def test_the_team_of_a_run_is_one_model_to_score_evaluate_and_label_with(taught, dev, tmp_path):
+    saved = ensemble_run(taught.folder, out=tmp_path / "ensemble")
+    assert [part.folder.name for part in saved.parts] == ["bert-32-bi", "bert-32-cross", "roberta-48", "reranker"]
+    assert [part.weight for part in saved.parts] == [1.0, 1.0, 1.0, 0.5]
+    scores = Ensemble.open(tmp_path / "ensemble").score(dev)
+    assert 0 <= scores.min() < scores.max() <= 1
+    # A pair's score does not depend on the pairs beside it.
+    np.testing.assert_allclose(saved.score(dev.between(0, 5)), scores[:5], atol=1e-5)
+    assert evaluate(tmp_path / "ensemble", dev).scores["pairs"] == measure(scores, TestSet("pairs", dev))
+    labels = label(dev, [saved, LexicalTeacher("lexical")], scale="rank")
+    np.testing.assert_array_equal(next(iter(labels.by_teacher.values())), scores)
+
+
+def test_models_that_use_different_ranges_count_alike_in_an_ensemble(bert, roberta, pairs, dev, tmp_path):
+    encoders = [BiEncoder.load(bert), BiEncoder.load(roberta)]
+    saved = save_ensemble([Voter("a", encoders[0]), Voter("b", encoders[1])], pairs, out=tmp_path / "ensemble")
+    alone = [part.ranks(dev) for part in saved.parts]
+    np.testing.assert_allclose(saved.score(dev), np.mean(alone, axis=0), atol=1e-6)
+    for encoder, ranks in zip(encoders, alone, strict=True):
+        assert spearmanr(encoder.score(dev), ranks).statistic > 0.98
+
+
+def test_teachers_on_the_command_line(bert, roberta, pairs, tmp_path):
+    write_pairs(pairs, tmp_path / "pairs.jsonl")
+    small = [
+        f"--set={key}" for key in ("cycles=1", "device=cpu", "selection=last", "bi.epochs=1", "cross.batch_size=16")
+    ]
+    run = ["train", "--pairs", str(tmp_path / "pairs.jsonl"), "--model", str(bert), *small, "--json"]
+    teachers = ["--teacher", f"{roberta}=0.5", "--teacher", "lexical", "--ask", "0.5", "--out", str(tmp_path / "run")]
+    result = CliRunner().invoke(app, [*run, *teachers])
+    assert result.exit_code == 0, result.output
+    labels = PseudoLabels.open(tmp_path / "run/cycle-1/labels-bi.parquet")
+    assert labels.provenance["weights"] == {"bert-32": 1.0, "roberta-48": 0.5, "lexical": 1.0}
+    saved = CliRunner().invoke(app, ["ensemble", str(tmp_path / "run"), "--out", str(tmp_path / "all"), "--json"])
+    assert json.loads(saved.stdout)["models"] == {"bert-32-bi": 1.0, "bert-32-cross": 1.0, "roberta-48": 0.5}
+    scored = CliRunner().invoke(
+        app, ["score", str(tmp_path / "all"), "--pairs", str(tmp_path / "pairs.jsonl"), "--json"]
+    )
+    assert json.loads(scored.stdout)["kind"] == "ensemble"
+    wrong = CliRunner().invoke(app, [*run, "--teacher", "lexical=none", "--out", str(tmp_path / "other")])
+    assert wrong.exit_code == 2

@@ -7,6 +7,7 @@ from trans_encoder.cli.bootstrap import bootstrap
 from trans_encoder.cli.check import check
 from trans_encoder.cli.demo import demo
 from trans_encoder.cli.duplicates import duplicates
+from trans_encoder.cli.ensemble import ensemble
 from trans_encoder.cli.evaluate import evaluate
 from trans_encoder.cli.experiment import experiment
 from trans_encoder.cli.export import export
@@ -34,6 +35,7 @@ COMMANDS = (
     score,
     label,
     learn,
+    ensemble,
     export,
     report,
     experiment,

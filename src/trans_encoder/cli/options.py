@@ -12,6 +12,7 @@ from trans_encoder.participants import PoolingMode
 
 if TYPE_CHECKING:
     from trans_encoder.encoders import Encoder
+    from trans_encoder.evaluation.ensembles import Ensemble
 
 Models = Annotated[list[str], typer.Argument(metavar="MODEL...", help="Folders or hub names; several are an ensemble.")]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A folder or hub name.")]
@@ -94,7 +95,15 @@ class Loading:
     prompt2: Sequence[str] | None = None
     trust_remote_code: bool = False
 
-    def load(self, models: Sequence[str]) -> list["Encoder"]:
+    def load(self, models: Sequence[str]) -> list["Encoder | Ensemble"]:
+        """Load models and saved ensembles; pooling and prompts go to bi-encoders."""
+        from trans_encoder.evaluation.ensembles import Ensemble, is_ensemble
+
+        plain = [model for model in models if not is_ensemble(model)]
+        encoders = dict(zip(plain, self.load_encoders(plain), strict=True)) if plain else {}
+        return [encoders[model] if model in encoders else Ensemble.open(model) for model in models]
+
+    def load_encoders(self, models: Sequence[str]) -> list["Encoder"]:
         """Load the models; in an ensemble of both kinds, pooling and prompts go to its bi-encoders."""
         from trans_encoder.encoders import find_kind, load_encoder
 

@@ -59,19 +59,23 @@ def score(
     from trans_encoder.cli.reading import Reading
     from trans_encoder.data.writers import write_pairs, writer_of
     from trans_encoder.encoders.lengths import count_cuts
+    from trans_encoder.evaluation.ensembles import Ensemble
 
     if out is not None:
         writer_of(out)
     with show_progress():
         read = Reading(columns, skip_bad).pairs(pairs, others=out is not None)
         (encoder,) = Loading(kind, pooling, max_tokens, prompt, prompt1, prompt2, trust_remote_code).load([model])
+        if probability and isinstance(encoder, Ensemble):
+            raise ConfigurationError(f"{model} is an ensemble; --probability is for a single model")
         scores = pair_probabilities(read, encoder)[1] if probability else encoder.score(read)
-        cuts = count_cuts(encoder, read)
+        cuts = {} if isinstance(encoder, Ensemble) else {model: count_cuts(encoder, read)}
         if out is not None:
             write_pairs(read.with_scores(scores), out)
-    say_cuts(model, cuts)
+    for name, cut in cuts.items():
+        say_cuts(name, cut)
     about = {"model": model, "kind": encoder.kind, "count": len(read), "of": "probability" if probability else "score"}
-    result = {**about, "mean": float(scores.mean()), "cuts": {model: cuts.to_dict()}}
+    result = {**about, "mean": float(scores.mean()), "cuts": {name: cut.to_dict() for name, cut in cuts.items()}}
     if out is not None:
         shown = f"{out}: {len(read)} pairs, mean score {result['mean']:.4f}"
         print_result({**result, "out": str(out)}, as_json=json, shown=shown)
@@ -102,6 +106,7 @@ def label(
     from trans_encoder.cli.reading import Reading
     from trans_encoder.distill.labels import label as run
     from trans_encoder.encoders.lengths import count_cuts
+    from trans_encoder.evaluation.ensembles import Ensemble
 
     if out.suffix != ".parquet":
         raise ConfigurationError(f"cannot write labels to {out}; give a name that ends in .parquet")
@@ -110,7 +115,8 @@ def label(
         teachers = Loading(kind, pooling, max_tokens, prompt, prompt1, prompt2, trust_remote_code).load(models)
         labels = run(read, teachers)
         labels.save(out)
-        cuts = {teacher.name: count_cuts(teacher, read) for teacher in teachers}
+        encoders = [teacher for teacher in teachers if not isinstance(teacher, Ensemble)]
+        cuts = {encoder.name: count_cuts(encoder, read) for encoder in encoders}
     for teacher, cut in cuts.items():
         say_cuts(teacher, cut)
     result = {

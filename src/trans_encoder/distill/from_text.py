@@ -26,13 +26,14 @@ from trans_encoder.distill.bootstrap.plan import ObjectiveName
 from trans_encoder.distill.judges import DevJudge
 from trans_encoder.distill.remining import Miner
 from trans_encoder.distill.run import Result, run, settings_of
+from trans_encoder.distill.teachers import ScoreFunction, name_functions
 from trans_encoder.distill.team import ModelRef, assemble, resolve_members
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.known import KNOWN
 from trans_encoder.encoders.loading import is_sentence_encoder
 from trans_encoder.files import atomic_folder, write_json
 from trans_encoder.mining import DEFAULT_MIX, Mining, Mix, mine
-from trans_encoder.participants import MemberConfig
+from trans_encoder.participants import MemberConfig, TeacherConfig
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank
 from trans_encoder.runs.claims import check_begun, check_owned, run_folder
@@ -53,6 +54,7 @@ def distil_text(
     mix: Mix | None = None,
     remine: bool = False,
     objective: ObjectiveName = "simcse",
+    teachers: Sequence[str | TeacherConfig | ScoreFunction] = (),
     preset: str = "small",
     dev: TestSet | PairSet | None = None,
     **overrides: Any,
@@ -62,14 +64,15 @@ def distil_text(
     A model that does not embed sentences yet is tuned contrastively first and stays the PLM of its cross-encoders.
     Pairs are mined in the given mix; neighbours in it are sought lexically and with the first member's bi-encoder. With
     `remine`, every later cycle mines new pairs, an equal share with each member's bi-encoder of the cycle before.
-    Overrides are fields of RunConfig.
+    Teachers are those of `distil`; overrides are fields of RunConfig.
     """
     given = [models] if isinstance(models, str | MemberConfig) else list(models)
-    config = make_config(given, preset=preset, overrides=overrides)
+    named = name_functions(teachers)
+    config = make_config(given, preset=preset, overrides={**overrides, "teachers": named.teachers})
     ready = prepare(config, text, out=out, pairs=pairs, mix=mix, remine=remine, objective=objective)
     test = TestSet("dev", dev) if isinstance(dev, PairSet) else dev
     judge = None if test is None else DevJudge(test)
-    return run(ready.config, ready.pairs, out=out, judge=judge, miner=ready.miner)
+    return run(ready.config, ready.pairs, out=out, judge=judge, miner=ready.miner, functions=named.functions)
 
 
 @dataclass(frozen=True)

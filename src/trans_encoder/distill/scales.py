@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from trans_encoder.config import Scale
 from trans_encoder.data.pairs import Scores
 from trans_encoder.errors import DataError
+from trans_encoder.evaluation.ensembles import mean_scores as plain_mean
 
 Floats = NDArray[np.float64]
 
@@ -39,10 +40,7 @@ def mean_scores(columns: Mapping[str, Scores], *, scale: Scale, weights: Mapping
     """Return the plain mean (section 2.4) where nothing else was asked for, else the mean on one scale."""
     if scale != "none" or set(weights.values()) != {1.0} or any(np.isnan(each).any() for each in columns.values()):
         return combined(columns, scale=scale, weights=weights)
-    total = np.zeros(len(next(iter(columns.values()))), dtype=np.float64)
-    for scores in columns.values():
-        total += scores
-    return (total / len(columns)).astype(np.float32)
+    return plain_mean(list(columns.values()))
 
 
 def combined(columns: Mapping[str, Scores], *, scale: Scale, weights: Mapping[str, float] | None = None) -> Scores:

@@ -1,13 +1,122 @@
-"""Ensembles: the plain mean of several scorers (section 2.4), and scores of several test sets at once."""
+"""Ensembles: the plain mean of several scorers (section 2.4), saved ensembles, and scores of several test sets at once.
 
+A saved ensemble is a folder with its models and `ensemble.json`: for each model its weight and the quantiles of the
+scores that it gave to a sample of pairs. A score is looked up among the model's own quantiles, so that models with
+different ranges count alike, and a pair's score does not depend on the pairs beside it.
+"""
+
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from trans_encoder.data.pairs import PairSet, Scores
 from trans_encoder.data.tasks import TestSet
+from trans_encoder.encoders import Encoder, load_encoder
+from trans_encoder.encoders.loading import fingerprint
 from trans_encoder.encoders.sharing import Scorer, Together
+from trans_encoder.errors import ConfigurationError
+from trans_encoder.files import atomic_folder, write_json
+
+_ENSEMBLE = "ensemble.json"
+_QUANTILES = 201
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One model of an ensemble."""
+
+    folder: Path
+    weight: float
+    quantiles: Sequence[float]
+    """Of the scores that it gave to a sample of pairs, evenly spaced from the lowest to the highest."""
+    both_orders: bool = False
+    """Whether it scores a pair in both orders and gives the mean; for cross-encoders."""
+
+    def ranks(self, pairs: PairSet) -> Scores:
+        """Return where the model's scores lie among its scores of the sample: 0 at the lowest, 1 at the highest."""
+        scores = _both_orders(load_encoder(self.folder), pairs, both=self.both_orders)
+        return np.interp(scores, self.quantiles, np.linspace(0, 1, len(self.quantiles))).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """Several models as one scorer, loaded one after the other whenever it is asked."""
+
+    name: str
+    parts: tuple[Part, ...]
+    kind = "ensemble"
+
+    @classmethod
+    def open(cls, folder: str | Path) -> "Ensemble":
+        """Open a saved ensemble."""
+        folder = Path(folder).expanduser()
+        try:
+            saved = json.loads((folder / _ENSEMBLE).read_text(encoding="utf-8"))
+            parts = [Part(**{**part, "folder": folder / part["folder"]}) for part in saved["parts"]]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigurationError(f"{folder} does not hold a saved ensemble ({error}); save it again") from error
+        return cls(str(folder), tuple(parts))
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Return the weighted mean of the models' ranks, in [0, 1]."""
+        ranks = [part.ranks(pairs) for part in self.parts]
+        return np.average(ranks, axis=0, weights=[part.weight for part in self.parts]).astype(np.float32)
+
+    def fingerprint(self) -> dict[str, str]:
+        """Tell the ensemble apart from others: the checksums of all its files."""
+        return fingerprint(self.name)
+
+
+def is_ensemble(folder: str | Path) -> bool:
+    """Whether a folder holds a saved ensemble."""
+    return (Path(folder).expanduser() / _ENSEMBLE).is_file()
+
+
+@dataclass(frozen=True)
+class Voter:
+    """A model of an ensemble that is to be saved."""
+
+    name: str
+    encoder: Encoder
+    weight: float = 1.0
+    both_orders: bool = False
+
+
+def save_ensemble(voters: Sequence[Voter], sample: PairSet, *, out: str | Path) -> Ensemble:
+    """Save models as one ensemble; the sample of pairs shows which range of scores each of them uses."""
+    if len({voter.name for voter in voters}) < len(voters) or len(voters) < 2 or len(sample) < 2:
+        raise ConfigurationError(
+            f"an ensemble needs at least two models with different names and two pairs, got "
+            f"{', '.join(voter.name for voter in voters) or 'no models'} and {len(sample)} pairs"
+        )
+    out, parts = Path(out), []
+    with atomic_folder(out) as temporary:
+        for voter in voters:
+            scores = _both_orders(voter.encoder, sample, both=voter.both_orders)
+            quantiles = np.quantile(scores.astype(np.float64), np.linspace(0, 1, _QUANTILES))
+            voter.encoder.save(temporary / voter.name)
+            parts.append(_described(voter, quantiles.tolist()))
+        write_json(temporary / _ENSEMBLE, {"parts": parts})
+    return Ensemble.open(out)
+
+
+def _described(voter: Voter, quantiles: list[float]) -> dict[str, Any]:
+    return {
+        "folder": voter.name,
+        "weight": voter.weight,
+        "quantiles": quantiles,
+        "both_orders": voter.both_orders,
+    }
+
+
+def _both_orders(encoder: Encoder, pairs: PairSet, *, both: bool) -> Scores:
+    scores = encoder.score(pairs)
+    return mean_scores([scores, encoder.score(pairs.swapped())]) if both else scores
 
 
 def mean_scores(scores: Sequence[Scores]) -> Scores:

@@ -13,7 +13,7 @@ from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
 from trans_encoder.encoders.lengths import Cuts, count_cuts
 from trans_encoder.encoders.sharing import Scorer
 from trans_encoder.errors import ConfigurationError, DataError
-from trans_encoder.evaluation.ensembles import all_pairs, by_test_set, ensemble_scores
+from trans_encoder.evaluation.ensembles import Ensemble, all_pairs, by_test_set, ensemble_scores, is_ensemble
 from trans_encoder.evaluation.metrics import auc, spearman
 
 Model = Scorer | str | Path
@@ -98,4 +98,6 @@ def _test_sets(task: Task | TestSet | PairSet | Mapping[str, TestSet]) -> tuple[
 
 
 def _loaded(model: Model) -> Scorer:
-    return load_encoder(model) if isinstance(model, str | Path) else model
+    if not isinstance(model, str | Path):
+        return model
+    return Ensemble.open(model) if is_ensemble(model) else load_encoder(model)
