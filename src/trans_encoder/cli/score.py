@@ -66,9 +66,12 @@ def score(
     with show_progress():
         read = Reading(columns, skip_bad).pairs(pairs, others=out is not None)
         (encoder,) = Loading(kind, pooling, max_tokens, prompt, prompt1, prompt2, trust_remote_code).load([model])
-        if probability and isinstance(encoder, Ensemble):
+        if not probability:
+            scores = encoder.score(read)
+        elif isinstance(encoder, Ensemble):
             raise ConfigurationError(f"{model} is an ensemble; --probability is for a single model")
-        scores = pair_probabilities(read, encoder)[1] if probability else encoder.score(read)
+        else:
+            scores = pair_probabilities(read, encoder)[1]
         cuts = {} if isinstance(encoder, Ensemble) else {model: count_cuts(encoder, read)}
         if out is not None:
             write_pairs(read.with_scores(scores), out)
