@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from trans_encoder.cli.options import (
@@ -71,7 +72,7 @@ def score(
         elif isinstance(encoder, Ensemble):
             raise ConfigurationError(f"{model} is an ensemble; --probability is for a single model")
         else:
-            scores = pair_probabilities(read, encoder)[1]
+            scores = pair_probabilities(read, encoder)[1].astype(np.float32)
         cuts = {} if isinstance(encoder, Ensemble) else {model: count_cuts(encoder, read)}
         if out is not None:
             write_pairs(read.with_scores(scores), out)
