@@ -86,7 +86,7 @@ def test_every_problem_is_reported_at_once():
     for line in (
         'cross.learning_rat: unknown key; did you mean "cross.learning_rate"?',
         "bi.learning_rate: given -1, must be greater than 0",
-        "strategy: given 'refesh', must be 'refresh' or 'sequential'",
+        "strategy: given 'refesh', must be 'refresh', 'sequential' or 'sequential-ensemble'",
         "cycles: given 'many', must be a valid integer",
         "device: given 'gpu', must be auto, cpu, mps, cuda or cuda:N",
         "seed: given nan, must be a finite number",

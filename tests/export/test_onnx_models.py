@@ -13,7 +13,9 @@ from trans_encoder.data.writers import write_pairs
 from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.evaluation.evaluate import evaluate
+from trans_encoder.evaluation.metrics import spearman
 from trans_encoder.exporting import export, read_loss
+from trans_encoder.exporting.int8 import reference_pairs
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,8 @@ def test_eight_bits_take_a_part_of_the_space_and_say_what_they_cost(exported, ki
     assert 0 < difference < 0.1, "the scores are those of other weights, and close"
     loss = read_loss(folder)
     assert loss.before is None
-    assert 50 < loss.agreement <= 100
+    scores = (each.score(reference_pairs()) for each in (quantised, encoder))
+    assert loss.agreement == pytest.approx(spearman(*scores), abs=0.1)
     assert "Python's documentation" in str(loss)
     assert read_loss(folders[False]) is None
 

@@ -48,12 +48,15 @@ def quantise(graph: Path, out: Path) -> None:
     from onnx import load
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
+    model = load(graph)
+    # The exporter's shapes of inner values may contradict what ONNX infers, which the quantiser refuses.
+    del model.graph.value_info[:]
     level = logging.getLogger().level
     logging.getLogger().setLevel(logging.ERROR)  # it advises to run a tool of its own first
     try:
         # With 8 bits on both sides AVX2 saturates sums of two products; 7 bits of weights cannot overflow.
         quantize_dynamic(
-            graph,
+            model,
             out,
             op_types_to_quantize=["MatMul", "Gemm"],
             per_channel=True,
