@@ -22,6 +22,7 @@ sys.modules[{missing!r}] = None
 USES = {
     "bm25s": ("mining", "from trans_encoder.mining.search import LexicalSearcher; LexicalSearcher(['a boat'])"),
     "datasets": ("hub", "from trans_encoder.data.hub import load_hub_split; load_hub_split('stsb/dev')"),
+    "fastapi": ("serve", "import trans_encoder.serve.app"),
     "jinja2": ("report", "import trans_encoder.report.page"),
     "onnxruntime": ("onnx", "from trans_encoder.errors import import_extra; import_extra('onnxruntime', extra='onnx')"),
     "ray": ("ray", "from trans_encoder.errors import import_extra; import_extra('ray', extra='ray')"),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from trans_encoder.paper.experiment import experiment
     from trans_encoder.participants import MemberConfig, TeacherConfig
     from trans_encoder.report import write_report
+    from trans_encoder.serve import serve_index
 
 __version__ = version("trans-encoder")
 
@@ -74,6 +75,7 @@ _HOMES = {
     "load_task": "data.tasks",
     "mine": "mining",
     "probe": "evaluation.probe",
+    "serve_index": "serve",
     "write_report": "report",
 }
 
@@ -116,6 +118,7 @@ __all__ = [
     "load_task",
     "mine",
     "probe",
+    "serve_index",
     "write_report",
 ]
 

@@ -17,6 +17,7 @@ from trans_encoder.cli.mine import mine
 from trans_encoder.cli.probe import probe
 from trans_encoder.cli.report import report
 from trans_encoder.cli.score import label, score
+from trans_encoder.cli.serve import serve
 from trans_encoder.cli.shell import Command, Shell, start
 from trans_encoder.cli.train import train
 
@@ -25,6 +26,7 @@ COMMANDS = (
     index,
     search,
     audit,
+    serve,
     demo,
     train,
     check,
