@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -277,8 +277,10 @@ def _embed(source: Source, embedder: Embedder) -> Embedded:
             raise ConfigurationError(f"{index.path} was embedded with other models than the texts compared with it")
         return index.embedded.compacted()
     if isinstance(source, str | Path):
-        source = Corpus.read(source)
-    return Embedded.of(source if isinstance(source, Corpus) else Corpus.from_texts(source), embedder)
+        return Embedded.of(Corpus.read(source), embedder)
+    if isinstance(source, Corpus):
+        return Embedded.of(source, embedder)
+    return Embedded.of(Corpus.from_texts(cast(Sequence[str], source)), embedder)
 
 
 def _short(value: Any) -> float:

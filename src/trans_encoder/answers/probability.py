@@ -122,7 +122,9 @@ class Probability:
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
         """Read back what `to_dict` gave."""
-        fields = {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in content.items()
+        }
         return cls(**{**fields, "scale": Scale(**content["scale"])})
 
 
@@ -167,7 +169,8 @@ def fit_curve(scale: Scale, scores: npt.NDArray[Any], evidence: Floats, *, score
     for values in (sigmoid(fitted.log_odds(evidence)), low, high):
         curve = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(scores, values)
         curves.append(tuple(float(value) for value in np.maximum.accumulate(curve.predict(knots))))
-    return Probability(scale, tuple(float(knot) for knot in knots), *curves, scorers=tuple(scorers))
+    probabilities, lower, upper = curves
+    return Probability(scale, tuple(float(knot) for knot in knots), probabilities, lower, upper, tuple(scorers))
 
 
 def pair_evidence(rows: Embedded, left: Positions, right: Positions, score: Floats, crowd: Floats) -> Floats:

@@ -57,7 +57,7 @@ def _allowed(rows: Embedded, where: str | None) -> npt.NDArray[np.bool_] | None:
 
 
 def _dense(index: "Index", vector: npt.NDArray[np.float32], depth: int) -> Positions:
-    positions = index.dense.search(vector, depth)[0][0]
+    positions: Positions = index.dense.search(vector, depth)[0][0]
     return positions[positions >= 0]
 
 

@@ -113,10 +113,10 @@ def embed_texts(folder: Path, texts: Sequence[str], embedder: Embedder, *, manif
 def commit(folder: Path, manifest: Manifest, rows: pa.Table, texts: pa.Table, shards: tuple[str, ...]) -> Manifest:
     """Write the tables of the next generation, make them valid and remove what no longer is."""
     generation = manifest.generation + 1
-    names = {"rows": f"rows-{generation:05}.arrow", "texts": f"texts-{generation:05}.arrow"}
-    save_table(rows, folder / names["rows"])
-    save_table(texts, folder / names["texts"])
-    done = replace(manifest, generation=generation, shards=shards, **names)
+    rows_name, texts_name = f"rows-{generation:05}.arrow", f"texts-{generation:05}.arrow"
+    save_table(rows, folder / rows_name)
+    save_table(texts, folder / texts_name)
+    done = replace(manifest, generation=generation, shards=shards, rows=rows_name, texts=texts_name)
     write_json(folder / MANIFEST, asdict(done))
     remove_leftovers(folder, done)
     return done

@@ -79,8 +79,12 @@ def flip_scores(encoder: Scorer, flips: Sequence[Flip]) -> np.ndarray[Any, np.dt
 
 def _by_kind(flips: Sequence[Flip], scores: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, FlipScore]:
     kinds = np.array([case.kind for case in flips])
-    parts = {kind: scores[kinds == kind] for kind in KINDS if (kinds == kind).any()}
-    return {kind: _figure(part) for kind, part in {**parts, **({"all": scores} if len(flips) else {})}.items()}
+    parts: dict[str, np.ndarray[Any, np.dtype[np.float64]]] = {
+        kind: scores[kinds == kind] for kind in KINDS if (kinds == kind).any()
+    }
+    if len(flips):
+        parts["all"] = scores
+    return {kind: _figure(part) for kind, part in parts.items()}
 
 
 def _figure(scores: np.ndarray[Any, np.dtype[np.float64]]) -> FlipScore:

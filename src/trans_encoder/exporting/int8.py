@@ -73,7 +73,8 @@ def quantise(graph: Path, out: Path) -> None:
 def measure_loss(model: Encoder, quantised: Encoder, *, dev: TestSet | PairSet | None = None) -> Loss:
     """Compare a quantised model with the model that it was made from."""
     test = dev if isinstance(dev, TestSet) else None
-    pairs = test.pairs if test else dev or reference_pairs()
+    given = dev.pairs if isinstance(dev, TestSet) else dev
+    pairs = reference_pairs() if given is None else given
     scores, others = (np.asarray(encoder.score(pairs)) for encoder in (model, quantised))
     agreement = spearman(others, scores)
     if test is None:
