@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import trans_encoder
 from trans_encoder.cli import COMMANDS, app
-from trans_encoder.config import EngineConfig, Inputs, MemberConfig, RunConfig, TrainingPlan
+from trans_encoder.config import EngineConfig, Inputs, MemberConfig, RunConfig, TeacherConfig, TrainingPlan
 from trans_encoder.data.writers import write_pairs
 
 ROOT = Path(__file__).parent.parent
@@ -34,6 +34,7 @@ def test_every_setting_is_in_the_reference_with_its_docstring(pages):
     tables = {
         "": RunConfig,
         "members.": MemberConfig,
+        "teachers.": TeacherConfig,
         "cross.": TrainingPlan,
         "inputs.": Inputs,
         "engine.": EngineConfig,
@@ -65,7 +66,7 @@ def test_every_page_is_in_the_navigation_and_the_other_way_round():
 
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
-def test_the_code_blocks_of_a_page_run_in_their_order(page, bert, pairs, sentences, tmp_path, monkeypatch):
+def test_the_code_blocks_of_a_page_run_in_their_order(page, bert, roberta, pairs, sentences, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_pairs(pairs, tmp_path / "pairs.jsonl")
     (tmp_path / "questions.txt").write_text("\n".join(sentences), encoding="utf-8")
@@ -74,7 +75,7 @@ def test_the_code_blocks_of_a_page_run_in_their_order(page, bert, pairs, sentenc
     )
     names: dict[str, object] = {}
     for language, code in blocks:
-        code = code.replace("MODEL", str(bert))
+        code = code.replace("MODEL", str(bert)).replace("TEACHER", str(roberta))
         if language == "python":
             exec(compile(code, str(page), "exec"), names)
             continue

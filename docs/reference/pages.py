@@ -10,6 +10,7 @@ from typing import Any, get_args
 _TABLES = (
     ("The run", "RunConfig", ""),
     ("Members", "MemberConfig", "members."),
+    ("Teachers", "TeacherConfig", "teachers."),
     ("Training", "TrainingPlan", "cross."),
     ("Inputs", "Inputs", "inputs."),
     ("Engine", "EngineConfig", "engine."),
