@@ -5,10 +5,10 @@
     python benchmarks/duplicates.py semhash DATA --model potion-base-8M        # in an environment with semhash
 
 DATA holds `qqp`, `mrpc`, `sickr` and `sts13` to `sts16` as tab-separated files. A corpus is all texts of a set of
-judged pairs; its duplicates are the pairs judged the same and what follows from them (a = b and b = c). Nearly all pairs of a
-corpus were never judged: "all" counts a pair that was found but is not among the duplicates as wrong, "judged" looks at
-judged pairs alone. Constants are set on the STS corpora and reported on the others; image captions are left out of the
-setting because SICK was made of such.
+judged pairs; its duplicates are the pairs judged the same and what follows from them (a = b and b = c). Nearly all
+pairs of a corpus were never judged: "all" counts a pair that was found but is not among the duplicates as wrong,
+"judged" looks at judged pairs alone. Constants are set on the STS corpora and reported on the others; image captions
+are left out of the setting because SICK was made of such.
 """
 
 import argparse

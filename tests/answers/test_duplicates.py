@@ -133,6 +133,13 @@ def test_a_cross_encoder_looks_again(static, bert, sentences):
     assert all(0 < pair.score < 1 for pair in found.pairs)
 
 
+def test_a_finished_run_brings_its_models(mutual, sentences):
+    found = find_duplicates(list(dict.fromkeys(sentences))[:8], run=mutual)
+    assert (len(found.summary["models"]), len(found.summary["cross"])) == (2, 2)
+    with pytest.raises(ConfigurationError, match="either a run or models"):
+        find_duplicates(["a", "b"], run=mutual, models="x")
+
+
 def test_the_page_shows_groups_and_escapes_what_rows_say(tmp_path, static):
     evil = "<script>alert(1)</script> the old farmer"
     found = find_duplicates([evil, evil, "a golden clock"], models=str(static))
