@@ -40,6 +40,8 @@ def workplace(tmp_path, monkeypatch, pairs, dev, sentences):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "corpus.txt").write_text("\n".join(sentences), encoding="utf-8")
     write_pairs(pairs, tmp_path / "pairs.jsonl")
+    rows = "".join(f"T{number},{text}\n" for number, text in enumerate(sentences[:20]))
+    (tmp_path / "tickets.csv").write_text("ticket,body\n" + rows, encoding="utf-8")
     write_pairs(dev, tmp_path / "dev.jsonl")
     for number, name in enumerate(("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")):
         (tmp_path / "data" / name).mkdir(parents=True)
@@ -55,6 +57,7 @@ def locally(bert, roberta):
         "princeton-nlp/unsup-simcse-bert-base-uncased": bert,
         "princeton-nlp/unsup-simcse-roberta-base": roberta,
         "google-bert/bert-base-uncased": bert,
+        "sentence-transformers/all-MiniLM-L6-v2": bert,
         "intfloat/e5-small-v2": bert,
     }
 
@@ -101,6 +104,7 @@ def test_the_commands_run_in_their_order(workplace, locally):
         "scored.jsonl",
         "labels.parquet",
         "exported",
+        "duplicates/groups.jsonl",
     ):
         assert (workplace / made).exists()
 

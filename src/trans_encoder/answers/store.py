@@ -93,7 +93,7 @@ def open_files(folder: Path, manifest: Manifest) -> tuple[pa.Table, pa.Table, np
 def embed_texts(folder: Path, texts: Sequence[str], embedder: Embedder, *, manifest: Manifest) -> tuple[str, ...]:
     """Embed texts shard by shard, those that are there already apart; return the names of the new files."""
     generation = manifest.generation + 1
-    wanted = {"generation": generation, "texts": _hash(texts), "fingerprints": embedder.fingerprints}
+    wanted = {"generation": generation, "texts": _hash(texts), "fingerprints": embedder.fingerprints, "shard": SHARD}
     if not (folder / PENDING).exists() or read_json(folder / PENDING) != wanted:
         remove_leftovers(folder, manifest)
         write_json(folder / PENDING, wanted)
