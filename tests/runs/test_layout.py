@@ -14,7 +14,7 @@ LAYOUT = SOURCE / "runs" / "layout.py"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != LAYOUT)
 NAMES = re.compile(
     r"cycle-|labels-(bi|cross|\{)|start-labels|from-text|training\.json|manifest\.json|environment\.json|history\.jsonl"
-    r"|result\.json|start\.json|pairs\.arrow|text\.arrow|mining\.json|inputs\.json|attempts\.json|\.training\b|^\.lock$"
+    r"|result\.json|start\.json|pairs\.arrow|text\.arrow|mining\.json|inputs\.json|attempts\.json|\.training\b"
 )
 FOLDERS = {"best", "bi", "cross", "logs", "evaluation", "mined", "report.html"}
 
