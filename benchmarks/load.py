@@ -29,7 +29,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.run import distil
+from trans_encoder.distill.distil import distil
 from trans_encoder.encoders import BiEncoder
 
 LIMIT_BYTES = 2 << 30

@@ -51,8 +51,9 @@ def name_of(path: Path) -> str:
 
 
 def own_imports(path: Path) -> set[str]:
-    """Return the modules of this package that a module imports, at any place and for types too."""
+    """Return the modules of this package that a module imports at run time, at any place in it."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree.body = [node for node in tree.body if not ast.unparse(node).startswith("if TYPE_CHECKING")]
     known = {name_of(each) for each in modules()}
     found: set[str] = set()
     for node in ast.walk(tree):

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from trans_encoder.data.tasks import Task, TestSet, load_task
     from trans_encoder.data.text import Text
     from trans_encoder.distill.bootstrap import bootstrap
+    from trans_encoder.distill.distil import distil
     from trans_encoder.distill.ensemble import ensemble_run
-    from trans_encoder.distill.from_text import distil_text
     from trans_encoder.distill.labels import PseudoLabels, label
     from trans_encoder.distill.learn import learn
-    from trans_encoder.distill.run import Result, distil
+    from trans_encoder.distill.result import Result
     from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
     from trans_encoder.errors import ConfigurationError, DataError, MissingExtraError, RunError, TransEncoderError
     from trans_encoder.evaluation.evaluate import Evaluation, evaluate
@@ -51,7 +51,7 @@ _HOMES = {
     "PairSet": "data.pairs",
     "ProbeResult": "evaluation.probe",
     "PseudoLabels": "distill.labels",
-    "Result": "distill.run",
+    "Result": "distill.result",
     "RunConfig": "config",
     "RunError": "errors",
     "Task": "data.tasks",
@@ -61,8 +61,7 @@ _HOMES = {
     "TransEncoderError": "errors",
     "bootstrap": "distill.bootstrap",
     "build_index": "answers.index",
-    "distil": "distill.run",
-    "distil_text": "distill.from_text",
+    "distil": "distill.distil",
     "ensemble_run": "distill.ensemble",
     "evaluate": "evaluation.evaluate",
     "experiment": "paper.experiment",
@@ -105,7 +104,6 @@ __all__ = [
     "bootstrap",
     "build_index",
     "distil",
-    "distil_text",
     "ensemble_run",
     "evaluate",
     "experiment",

@@ -203,7 +203,7 @@ class EngineConfig(Frozen):
         return self
 
 
-class Job(Frozen):
+class JobConfig(Frozen):
     """A whole TOML file: the inputs, the engine and the run."""
 
     inputs: Inputs = Inputs()
@@ -218,7 +218,7 @@ def make_config(
     return _resolve({"members": list(models), "preset": preset}, overrides or {}).run
 
 
-def load_config(path: str | Path | None = None, overrides: Layer | None = None) -> Job:
+def load_config(path: str | Path | None = None, overrides: Layer | None = None) -> JobConfig:
     """Read a TOML file, if given, put the overrides (nested or dotted keys) over it and the preset under it."""
     return _resolve(_read_toml(Path(path)) if path is not None else {}, overrides or {})
 
@@ -237,7 +237,7 @@ def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
     return overrides
 
 
-def _resolve(*layers: Layer) -> Job:
+def _resolve(*layers: Layer) -> JobConfig:
     settings: dict[str, Any] = {}
     clashes: list[str] = []
     for layer in layers:
@@ -248,7 +248,7 @@ def _resolve(*layers: Layer) -> Job:
     _merge(base, settings, clashes)
     inputs, engine = base.pop("inputs", {}), base.pop("engine", {})
     try:
-        job = Job.model_validate({"inputs": inputs, "engine": engine, "run": base})
+        job = JobConfig.model_validate({"inputs": inputs, "engine": engine, "run": base})
     except ValidationError as error:
         # A list whose items are wrong is also "too short"; once is enough.
         clashes += [_explain(each) for each in error.errors() if each["type"] != "too_short" or not each["input"]]

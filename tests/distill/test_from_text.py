@@ -7,14 +7,14 @@ import pytest
 from typer.testing import CliRunner
 
 from conftest import TINY_RUN
-from trans_encoder import distil_text
+from trans_encoder import distil
 from trans_encoder.cli import app
 from trans_encoder.cli.jobs import stand_ins
 from trans_encoder.config import make_config
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
 from trans_encoder.distill import from_text
-from trans_encoder.distill.from_text import MINED_PAIRS, is_begun, prepare
+from trans_encoder.distill.from_text import MINED_PAIRS, TextOptions, is_begun, prepare
 from trans_encoder.errors import RunError
 from trans_encoder.report import ModelKey
 from trans_encoder.report.measuring import evaluate_run
@@ -22,19 +22,19 @@ from trans_encoder.report.measuring import evaluate_run
 
 def test_a_bare_model_is_tuned_first_and_stays_the_plm(bert, corpus, tmp_path):
     config = make_config([str(bert)], preset="small", overrides=TINY_RUN)
-    ready = prepare(config, Text.read(corpus), out=tmp_path / "run", pairs=40)
+    ready = prepare(config, Text.read(corpus), out=tmp_path / "run", options=TextOptions(pairs=40))
     (member,) = ready.config.members
     assert member.plm == str(bert)
     assert member.bi == str(tmp_path / "run" / "from-text" / str(member.name) / "bi")
     assert (len(ready.pairs), ready.miner) == (40, None)
-    again = prepare(config, Text.read(corpus), out=tmp_path / "run", pairs=40)
+    again = prepare(config, Text.read(corpus), out=tmp_path / "run", options=TextOptions(pairs=40))
     assert (again.config, again.pairs.hash) == (ready.config, ready.pairs.hash)
 
 
 def test_text_becomes_two_models_and_the_same_call_continues(bert, corpus, tmp_path):
-    first = distil_text(Text.read(corpus), str(bert), out=tmp_path / "run", pairs=40, **TINY_RUN)
+    first = distil(Text.read(corpus), str(bert), out=tmp_path / "run", pairs=40, **TINY_RUN)
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
-    second = distil_text(Text.read(corpus), str(bert), out=tmp_path / "run", pairs=40, **TINY_RUN)
+    second = distil(Text.read(corpus), str(bert), out=tmp_path / "run", pairs=40, **TINY_RUN)
     assert json.loads((tmp_path / "run" / "manifest.json").read_text()) == manifest
     assert first.bi.encode(["the old farmer"]).shape == second.bi.encode(["the old farmer"]).shape == (1, 32)
     account = json.loads((tmp_path / "run" / "from-text" / "pairs" / "mined" / "mining.json").read_text())
@@ -43,7 +43,7 @@ def test_text_becomes_two_models_and_the_same_call_continues(bert, corpus, tmp_p
 
 def test_a_run_from_text_may_be_moved_and_names_its_start(bert, corpus, dev, tmp_path):
     settings = {**TINY_RUN, "cycles": 1, "formulation": "bi", "precision": "fp32", "trackers": ("tensorboard",)}
-    begin = partial(distil_text, Text.read(corpus), str(bert), pairs=40, **settings)
+    begin = partial(distil, Text.read(corpus), str(bert), pairs=40, **settings)
     begin(out=tmp_path / "run")
     assert list((tmp_path / "run" / "from-text" / "bert-32" / "logs" / "stage-0").iterdir())
     card = (tmp_path / "run" / "best" / "bi" / "README.md").read_text()
@@ -74,11 +74,11 @@ def test_stage_0_works_where_and_how_the_run_does(bert, corpus, tmp_path, monkey
 
 def test_other_text_in_the_same_folder_is_refused(bert, corpus, tmp_path):
     config = make_config([str(bert)], preset="small", overrides=TINY_RUN)
-    prepare(config, Text.read(corpus), out=tmp_path / "run", pairs=40)
+    prepare(config, Text.read(corpus), out=tmp_path / "run", options=TextOptions(pairs=40))
     other = tmp_path / "other.txt"
     other.write_text("".join(corpus.read_text().splitlines(keepends=True)[:150]), encoding="utf-8")
     with pytest.raises(RunError, match="begun with other"):
-        prepare(config, Text.read(other), out=tmp_path / "run", pairs=40)
+        prepare(config, Text.read(other), out=tmp_path / "run", options=TextOptions(pairs=40))
 
 
 def test_the_command_trains_from_text(bert, corpus, tmp_path):
@@ -125,7 +125,7 @@ def test_the_command_takes_documents_and_named_columns(bert, tmp_path):
 def test_as_many_pairs_are_mined_as_were_asked_for(bert, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "trans_encoder.distill.from_text.prepare", lambda *_, pairs, **__: asked.append(pairs) or stop()
+        "trans_encoder.distill.from_text.prepare", lambda *_, options, **__: asked.append(options.pairs) or stop()
     )
 
     def stop():

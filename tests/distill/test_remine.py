@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from conftest import TINY_RUN, contents
 from killing import killed, killed_until_it_ends
-from trans_encoder import BiEncoder, PairSet, PseudoLabels, Text, distil_text, write_report
+from trans_encoder import BiEncoder, PairSet, PseudoLabels, Text, distil, write_report
 from trans_encoder.cli import app
 from trans_encoder.config import make_config
 from trans_encoder.data.tasks import TestSet
@@ -28,7 +28,7 @@ def again(start, corpus):
 
     def run(out, **changes):
         given = {"pairs": 60, "remine": True, **SETTINGS, **changes}
-        return distil_text(Text.read(corpus), f"{start}={start}", out=out, **given)
+        return distil(Text.read(corpus), f"{start}={start}", out=out, **given)
 
     return run
 

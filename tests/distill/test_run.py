@@ -16,8 +16,9 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.cards import escaped
 from trans_encoder.distill.cycle import stage_seed
+from trans_encoder.distill.distil import distil
 from trans_encoder.distill.labels import PseudoLabels
-from trans_encoder.distill.run import Result, distil
+from trans_encoder.distill.result import Result
 from trans_encoder.distill.selection import Candidate, choose
 from trans_encoder.distill.team import assemble, resolve_members
 from trans_encoder.distill.work import Student

@@ -14,7 +14,7 @@ from conftest import TINY_RUN, contents, save_model, sentence, shape, wordpiece,
 from trans_encoder.cli import app
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.writers import write_pairs
-from trans_encoder.distill.run import distil
+from trans_encoder.distill.distil import distil
 from trans_encoder.encoders import BiEncoder, load_encoder
 
 OWN, POSITIONS = 128, 256

@@ -12,6 +12,7 @@ from trans_encoder.cli import app
 from trans_encoder.config import make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
+from trans_encoder.distill.distil import distil
 from trans_encoder.distill.judges import (
     LEARNT,
     WEIGHTS,
@@ -22,7 +23,7 @@ from trans_encoder.distill.judges import (
     hold_out,
 )
 from trans_encoder.distill.probes import light_edit, make_probes, word_overlap
-from trans_encoder.distill.run import Result, distil
+from trans_encoder.distill.result import Result
 from trans_encoder.distill.selection import Candidate, choose, idle_cycles
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.errors import ConfigurationError, DataError

@@ -14,9 +14,9 @@ from trans_encoder.config import TeacherConfig, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.writers import write_pairs
+from trans_encoder.distill.distil import distil
 from trans_encoder.distill.ensemble import ensemble_run
 from trans_encoder.distill.labels import PseudoLabels, Vote, agreed, label
-from trans_encoder.distill.run import distil
 from trans_encoder.distill.teachers import FunctionTeacher, LexicalTeacher, ScoreFile
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.calibrating import calibrate_to, calibrated_line

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from conftest import TINY_RUN
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.run import distil
+from trans_encoder.distill.distil import distil
 from trans_encoder.encoders.tokens import PairTokeniser
 
 

@@ -14,8 +14,7 @@ from conftest import TINY_RUN, contents
 from killing import in_a_process, killed, killed_until_it_ends
 from trans_encoder.data.text import Text
 from trans_encoder.distill.bootstrap import bootstrap
-from trans_encoder.distill.from_text import distil_text
-from trans_encoder.distill.run import distil
+from trans_encoder.distill.distil import distil
 from trans_encoder.encoders.trainer import StageTrainer
 from trans_encoder.errors import RunError
 from trans_encoder.runs.run import Run
@@ -194,7 +193,7 @@ def test_a_folder_that_only_looks_like_a_run_is_left_alone(again, bert, corpus, 
         (tmp_path / name).write_text(content)
     for begin in (
         lambda: again(tmp_path),
-        lambda: distil_text(Text.read(corpus), str(bert), out=tmp_path, **TINY_RUN),
+        lambda: distil(Text.read(corpus), str(bert), out=tmp_path, **TINY_RUN),
         lambda: bootstrap(Text.read(corpus), str(bert), out=tmp_path),
     ):
         with pytest.raises(RunError, match="not empty and is not a run folder"):

@@ -22,7 +22,7 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.text import Text
 from trans_encoder.distill import shards
 from trans_encoder.distill.bootstrap import bootstrap
-from trans_encoder.distill.run import distil
+from trans_encoder.distill.distil import distil
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders import tokens
 from trans_encoder.encoders.trainer import Share

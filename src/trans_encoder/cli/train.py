@@ -29,7 +29,7 @@ def train(job: "Job", json: bool) -> None:
 
     Example: `trans-encoder train --text corpus.txt --model bert-base-uncased --out runs/mine`
     """
-    from trans_encoder.distill.from_text import Prepared, prepare
+    from trans_encoder.distill.from_text import Prepared, TextOptions, prepare
     from trans_encoder.distill.judges import DevJudge
     from trans_encoder.distill.run import run
     from trans_encoder.report import write_report
@@ -38,15 +38,8 @@ def train(job: "Job", json: bool) -> None:
 
     with joined_ranks(), show_progress(), make_engine(job.engine, device=job.config.device) as engine:
         if job.text is not None:
-            ready = prepare(
-                job.config,
-                job.text,
-                out=job.out,
-                pairs=job.count,
-                mix=job.mix,
-                remine=job.remine,
-                objective=job.objective,
-            )
+            options = TextOptions(job.count, job.mix, job.remine, job.objective)
+            ready = prepare(job.config, job.text, out=job.out, options=options)
         else:
             assert job.pairs is not None
             ready = Prepared(job.config, job.pairs)

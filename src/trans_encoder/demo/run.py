@@ -12,7 +12,7 @@ from trans_encoder.demo.gold import Figures, Gold
 from trans_encoder.demo.reference import write_reference
 from trans_encoder.demo.start import embedded_start
 from trans_encoder.distill.bootstrap import bootstrap
-from trans_encoder.distill.from_text import distil_text
+from trans_encoder.distill.distil import distil
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.known import KNOWN
 from trans_encoder.encoders.loading import is_sentence_encoder
@@ -90,7 +90,7 @@ def run_demo(out: Path, *, model: str | None = None, recipe: Recipe | None = Non
         member = MemberConfig(bi=str(Layout(out / "tuned").trained("bi")), plm=plm, name="python")
         figures["after contrastive tuning"] = gold.bi(start)
 
-    result = distil_text(text, member, out=out / "run", pairs=recipe.pairs, **recipe.distillation)
+    result = distil(text, member, out=out / "run", pairs=recipe.pairs, **recipe.distillation)
     figures["bi-encoder"] = gold.bi(result.bi)
     figures["cross-encoder"] = gold.cross(result.cross, retriever=result.bi)
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from statistics import fmean
 
 from trans_encoder.config import RunConfig
+from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.cards import Facts, write_card
 from trans_encoder.distill.cuts import cut_notes, learnt_lengths
-from trans_encoder.distill.cycle import Workshop
+from trans_encoder.distill.cycle import CycleStages
 from trans_encoder.distill.judges import LEARNT, Comparison, Judge, Verdict
 from trans_encoder.distill.selection import Candidate, choose, idle_cycles
 from trans_encoder.distill.team import Member, ModelRef, Team
@@ -30,31 +31,35 @@ from trans_encoder.runs.records import (
 from trans_encoder.runs.stages import Stage
 
 
-def idle(team: Team, workshop: Workshop, *, cycle: int) -> int:
+def idle(team: Team, steps: CycleStages, *, cycle: int) -> int:
     """Count the cycles up to this one since any member's encoder was better than all before it, its start included.
 
     Bi-encoders whose harm the judge cannot see do not count; if there are no others, no cycle counts as idle.
     """
     return min(
         (
-            idle_cycles(_candidates(member, kind, layout=workshop.layout, cycles=cycle))
+            idle_cycles(_candidates(member, kind, layout=steps.layout, cycles=cycle))
             for member in team
-            for kind in _kinds(workshop.config)
-            if kind == "cross" or sees_harm(member, workshop.judge)
+            for kind in _kinds(steps.config)
+            if kind == "cross" or sees_harm(member, steps.judge)
         ),
         default=0,
     )
 
 
-def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes: Sequence[str]) -> None:
+def conclude(team: Team, steps: CycleStages, pairs: PairSet, *, cycles: int, notes: Sequence[str]) -> None:
     """Choose each member's best models (independently for each kind), keep them and write the result."""
-    layout, kinds = workshop.layout, _kinds(workshop.config)
+    judge = steps.judge
+    measure = f"{judge.name} x100 {judge.basis}" if judge else None
+    remined = steps.miner is not None
+    facts = Facts(steps.config, pairs_count=len(pairs), pairs_hash=pairs.hash, measure=measure, remined=remined)
+    layout, kinds = steps.layout, _kinds(steps.config)
     results: dict[str, MemberResult] = {}
     kept: dict[Kind, list[ModelRef]] = {kind: [] for kind in kinds}
     stages = []
     for member in team:
         chosen: dict[Kind, Chosen] = {}
-        seen = sees_harm(member, workshop.judge)
+        seen = sees_harm(member, steps.judge)
         for kind in kinds:
             start, *trained = _candidates(member, kind, layout=layout, cycles=cycles)
             among = {"bi": [start, *trained] if seen else [start], "cross": trained}
@@ -62,8 +67,8 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
             if kind == "bi" and not seen and member.taught:
                 best = _last_learnt(start, trained)
             place = layout.best(member.name if len(team) > 1 else None, kind)
-            stages.append(_keep(best, start, place=place, workshop=workshop, facts=facts))
-            helped = _compare(member, best, start, kind=kind, judge=workshop.judge).helped
+            stages.append(_keep(best, start, place=place, steps=steps, facts=facts))
+            helped = _compare(member, best, start, kind=kind, judge=steps.judge).helped
             chosen[kind] = Chosen(
                 folder=layout.name(place),
                 cycle=best.cycle,
@@ -76,29 +81,29 @@ def conclude(team: Team, workshop: Workshop, *, cycles: int, facts: Facts, notes
         results[member.name] = MemberResult(
             source=member.start.source, start_score=start.score, bi=chosen["bi"], cross=chosen.get("cross")
         )
-    workshop.folder.complete(stages)
-    unseen = [member.name for member in team if not sees_harm(member, workshop.judge)]
+    steps.folder.complete(stages)
+    unseen = [member.name for member in team if not sees_harm(member, steps.judge)]
     work = Conclude(
         results=results,
         starts=tuple(member.given for member in team),
         kept={kind: tuple(models) for kind, models in kept.items()},
         cycles=cycles,
-        judge=workshop.judge,
+        judge=steps.judge,
         strong=tuple(member.name for member in team if _may_be_strong(member)),
         kept_starts=tuple(name for name in unseen if results[name].bi.cycle == 0),
         taught=tuple(name for name in unseen if results[name].bi.cycle > 0),
         notes=(
             *notes,
-            *_remined(workshop, team, cycles=cycles),
+            *_remined(steps, team, cycles=cycles),
             *cut_notes(layout, team, cycles=cycles, kinds=kinds),
             *_outside(layout, team, cycles=cycles, kinds=kinds),
             *_unlearnt(layout, team, cycles=cycles, kinds=kinds),
-            *_floor(layout, workshop.judge),
+            *_floor(layout, steps.judge),
         ),
     )
-    digests = {stage.name: workshop.folder.manifest.digest(stage.name) for stage in stages}
+    digests = {stage.name: steps.folder.manifest.digest(stage.name) for stage in stages}
     inputs = {"best": digests, "notes": work.notes}
-    workshop.folder.complete([workshop.folder.stage(layout.result, inputs, work, by="all")])
+    steps.folder.complete([steps.folder.stage(layout.result, inputs, work, by="all")])
 
 
 def _kinds(config: RunConfig) -> tuple[Kind, ...]:
@@ -157,11 +162,11 @@ def _candidates(member: Member, kind: Kind, *, layout: Layout, cycles: int) -> l
     return found
 
 
-def _keep(best: Candidate, start: Candidate, *, place: Path, workshop: Workshop, facts: Facts) -> Stage:
+def _keep(best: Candidate, start: Candidate, *, place: Path, steps: CycleStages, facts: Facts) -> Stage:
     lengths = learnt_lengths(Path(best.model.source)) if best.cycle else None
     card = write_card(best, start, facts=facts, lengths=lengths)
-    inputs = {"model": workshop.digest(best.model), "card": hashlib.sha256(card.encode()).hexdigest()}
-    return workshop.folder.stage(place, inputs, Keep(best.model, is_start=best.cycle == 0, card=card), by="owner")
+    inputs = {"model": steps.digest(best.model), "card": hashlib.sha256(card.encode()).hexdigest()}
+    return steps.folder.stage(place, inputs, Keep(best.model, is_start=best.cycle == 0, card=card), by="owner")
 
 
 @dataclass(frozen=True)
@@ -267,12 +272,12 @@ class Conclude:
         )
 
 
-def _remined(workshop: Workshop, team: Team, *, cycles: int) -> list[str]:
+def _remined(steps: CycleStages, team: Team, *, cycles: int) -> list[str]:
     """Say how many pairs each cycle found for itself."""
-    if workshop.miner is None:
+    if steps.miner is None:
         return []
     trainings = {
-        cycle: read_record(TrainingRecord, training_record(workshop.layout.student(cycle, team[0].name, "bi")))
+        cycle: read_record(TrainingRecord, training_record(steps.layout.student(cycle, team[0].name, "bi")))
         for cycle in range(2, cycles + 1)
     }
     return [f"cycle {cycle}: {training.labels:,} pairs were mined again" for cycle, training in trainings.items()]

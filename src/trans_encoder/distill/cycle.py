@@ -1,4 +1,4 @@
-"""One cycle of the method, and the workshop that turns its steps into stages of a run folder."""
+"""One cycle of the method, and how its steps become stages of a run folder."""
 
 import hashlib
 from collections.abc import Iterable
@@ -24,35 +24,35 @@ from trans_encoder.runs.run import ClaimedRun
 from trans_encoder.runs.stages import Stage, identity
 
 
-def run_cycle(team: Team, workshop: "Workshop", *, cycle: int) -> Team:
+def run_cycle(team: Team, steps: "CycleStages", *, cycle: int) -> Team:
     """Let the bi-encoders teach the cross-encoders, and these the bi-encoders."""
-    workshop.mine_again(team, cycle=cycle)
-    if workshop.config.strategy == "sequential-ensemble":
-        return run_in_turn(team, workshop, cycle=cycle)
-    labels = workshop.label(team, "bi", cycle=cycle)  # sections 2.2 and 2.4
-    if workshop.config.formulation == "bi":
-        return workshop.train(team, "bi", labels=labels, cycle=cycle)  # standard self-distillation
-    team = workshop.train(team, "cross", labels=labels, cycle=cycle)
-    labels = workshop.label(team, "cross", cycle=cycle)  # sections 2.3 and 2.4
-    return workshop.train(team, "bi", labels=labels, cycle=cycle)
+    steps.mine_again(team, cycle=cycle)
+    if steps.config.strategy == "sequential-ensemble":
+        return run_in_turn(team, steps, cycle=cycle)
+    labels = steps.label(team, "bi", cycle=cycle)  # sections 2.2 and 2.4
+    if steps.config.formulation == "bi":
+        return steps.train(team, "bi", labels=labels, cycle=cycle)  # standard self-distillation
+    team = steps.train(team, "cross", labels=labels, cycle=cycle)
+    labels = steps.label(team, "cross", cycle=cycle)  # sections 2.3 and 2.4
+    return steps.train(team, "bi", labels=labels, cycle=cycle)
 
 
-def run_in_turn(team: Team, workshop: "Workshop", *, cycle: int) -> Team:
+def run_in_turn(team: Team, steps: "CycleStages", *, cycle: int) -> Team:
     """Let each member learn a cycle of its own from the bi-encoder of the member before it (footnote of section 2.4).
 
     The very first learns from its own start, as in self-distillation; later cycles go on from the last member.
     """
     for index, member in enumerate(team):
         teacher = member if (cycle, index) == (1, 0) else team[index - 1]
-        labels = workshop.label((teacher,), "bi", cycle=cycle, learner=member.name)
-        team = workshop.train(team, "cross", labels=labels, cycle=cycle, learner=index, teachers=(teacher,))
-        labels = workshop.label((team[index],), "cross", cycle=cycle, learner=member.name)
-        team = workshop.train(team, "bi", labels=labels, cycle=cycle, learner=index, teachers=(team[index],))
+        labels = steps.label((teacher,), "bi", cycle=cycle, learner=member.name)
+        team = steps.train(team, "cross", labels=labels, cycle=cycle, learner=index, teachers=(teacher,))
+        labels = steps.label((team[index],), "cross", cycle=cycle, learner=member.name)
+        team = steps.train(team, "bi", labels=labels, cycle=cycle, learner=index, teachers=(team[index],))
     return team
 
 
 @dataclass
-class Workshop:
+class CycleStages:
     """Does the steps of a cycle in a run folder, each unless it is already done."""
 
     folder: ClaimedRun

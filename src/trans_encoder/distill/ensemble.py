@@ -4,7 +4,7 @@ from pathlib import Path
 
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.result import Result
-from trans_encoder.distill.run import config_of
+from trans_encoder.distill.settings import config_of
 from trans_encoder.distill.teachers import assemble_teachers
 from trans_encoder.distill.team import ModelRef, assemble
 from trans_encoder.evaluation.ensembles import Ensemble, Voter, save_ensemble

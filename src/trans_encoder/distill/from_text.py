@@ -1,4 +1,4 @@
-"""From raw text to two models: a first bi-encoder where there is none yet, mined pairs, then the cycles.
+"""What precedes the cycles if the source is raw text: a first bi-encoder where there is none yet, and mined pairs.
 
 Everything is in the run folder; what comes before the cycles is in a folder of its own there:
 
@@ -17,23 +17,20 @@ from typing import Any, cast
 
 import numpy as np
 
-from trans_encoder.config import RunConfig, make_config
+from trans_encoder.config import RunConfig
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
 from trans_encoder.distill.bootstrap import bootstrap
 from trans_encoder.distill.bootstrap.plan import ObjectiveName
-from trans_encoder.distill.judges import DevJudge
 from trans_encoder.distill.remining import Miner
-from trans_encoder.distill.run import Result, run, settings_of
-from trans_encoder.distill.teachers import ScoreFunction, name_functions
+from trans_encoder.distill.settings import settings_of
 from trans_encoder.distill.team import ModelRef, assemble, resolve_members
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.known import KNOWN
 from trans_encoder.encoders.loading import is_sentence_encoder
 from trans_encoder.files import atomic_folder, write_json
 from trans_encoder.mining import DEFAULT_MIX, Mining, Mix, mine
-from trans_encoder.participants import MemberConfig, TeacherConfig
+from trans_encoder.participants import MemberConfig
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank
 from trans_encoder.runs.claims import check_begun, check_owned, run_folder
@@ -45,34 +42,18 @@ MINED_PAIRS = 10_000
 """Pairs that are mined unless another number is given."""
 
 
-def distil_text(
-    text: Text,
-    models: str | MemberConfig | Sequence[str | MemberConfig],
-    *,
-    out: str | Path,
-    pairs: int = MINED_PAIRS,
-    mix: Mix | None = None,
-    remine: bool = False,
-    objective: ObjectiveName = "simcse",
-    teachers: Sequence[str | TeacherConfig | ScoreFunction] = (),
-    preset: str = "small",
-    dev: TestSet | PairSet | None = None,
-    **overrides: Any,
-) -> Result:
-    """Make a bi-encoder and a cross-encoder from raw text and one or more models; the same call continues.
+@dataclass(frozen=True)
+class TextOptions:
+    """What is done before the cycles if the source is raw text."""
 
-    A model that does not embed sentences yet is tuned contrastively first and stays the PLM of its cross-encoders.
-    Pairs are mined in the given mix; neighbours in it are sought lexically and with the first member's bi-encoder. With
-    `remine`, every later cycle mines new pairs, an equal share with each member's bi-encoder of the cycle before.
-    Teachers are those of `distil`; overrides are fields of RunConfig.
-    """
-    given = [models] if isinstance(models, str | MemberConfig) else list(models)
-    named = name_functions(teachers)
-    config = make_config(given, preset=preset, overrides={**overrides, "teachers": named.teachers})
-    ready = prepare(config, text, out=out, pairs=pairs, mix=mix, remine=remine, objective=objective)
-    test = TestSet("dev", dev) if isinstance(dev, PairSet) else dev
-    judge = None if test is None else DevJudge(test)
-    return run(ready.config, ready.pairs, out=out, judge=judge, miner=ready.miner, functions=named.functions)
+    pairs: int = MINED_PAIRS
+    """How many pairs are mined."""
+    mix: Mix | None = None
+    """How similar the two texts of a pair are; None for the default."""
+    remine: bool = False
+    """Whether every later cycle mines new pairs, an equal share with each member's latest bi-encoder."""
+    objective: ObjectiveName = "simcse"
+    """How a model that does not embed sentences yet is tuned on the text."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +72,10 @@ def prepare(
     text: Text,
     *,
     out: str | Path,
-    pairs: int = MINED_PAIRS,
-    mix: Mix | None = None,
-    remine: bool = False,
-    objective: ObjectiveName = "simcse",
+    options: TextOptions | None = None,
 ) -> Prepared:
     """Do what comes before the cycles: a first bi-encoder for each member, and mined pairs."""
+    options = options or TextOptions()
     check_trackers(config.trackers)
     folder = run_folder(out)
     if is_first_rank():
@@ -105,11 +84,11 @@ def prepare(
     config = _with_first_bi_encoders(bare, layout)
     for member, ready in zip(bare.members, config.members, strict=True):
         if member != ready:
-            _tune(member, bare, text, out=layout.bootstrap(str(member.name)).root, objective=objective)
+            _tune(member, bare, text, out=layout.bootstrap(str(member.name)).root, objective=options.objective)
     start = assemble(resolve_members(config)[0])[0].start
-    mining = MinePairs(start, text, pairs, mix or DEFAULT_MIX, config.seed)
-    mined = mining.done_in(layout.mining, keep_text=remine)
-    return Prepared(config, mined, mining.again(layout.mining.text) if remine else None)
+    mining = MinePairs(start, text, options.pairs, options.mix or DEFAULT_MIX, config.seed)
+    mined = mining.done_in(layout.mining, keep_text=options.remine)
+    return Prepared(config, mined, mining.again(layout.mining.text) if options.remine else None)
 
 
 def is_begun(config: RunConfig, *, out: str | Path) -> bool:
