@@ -36,8 +36,8 @@ def distil(
     """Let bi- and cross-encoders teach each other on unlabelled pairs; one model is self-distillation.
 
     The source is a `PairSet`; a `Task`, whose dev set chooses the checkpoints unless `dev` is another one or "none"; or
-    raw `Text`, from which `pairs` (10,000) are mined in a `mix`, again for later cycles with `remine`. A model that does
-    not embed sentences yet is first tuned on the text by an `objective` and stays the PLM of its cross-encoders.
+    raw `Text`, from which `pairs` (10,000) are mined in a `mix`, again for later cycles with `remine`. A model that
+    does not embed sentences yet is first tuned on the text by an `objective` and stays its cross-encoders' PLM.
 
     A model is `BI`, `BI=PLM` or a MemberConfig. Teachers beside them are never trained: each is a model's name,
     `lexical`, `tokens`, a file of scores, any of these with `=WEIGHT`, a TeacherConfig, or a function that takes a list
