@@ -17,6 +17,7 @@ from trans_encoder.data.writers import write_pairs
 from trans_encoder.distill.distil import distil
 from trans_encoder.distill.ensemble import ensemble_run
 from trans_encoder.distill.labels import PseudoLabels, Vote, agreed, label
+from trans_encoder.distill.planning import plan_run
 from trans_encoder.distill.teachers import FunctionTeacher, LexicalTeacher, ScoreFile
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.calibrating import calibrate_to, calibrated_line
@@ -326,3 +327,14 @@ def test_teachers_on_the_command_line(bert, roberta, pairs, tmp_path):
     assert json.loads(scored.stdout)["kind"] == "ensemble"
     wrong = CliRunner().invoke(app, [*run, "--teacher", "lexical=none", "--out", str(tmp_path / "other")])
     assert wrong.exit_code == 2
+
+
+def test_check_counts_what_teachers_cost(bert, roberta, reranker, pairs):
+    config = make_config(
+        [str(bert)], overrides={"teachers": [str(roberta), str(reranker), "lexical"], "ask": 0.5, **RUN}
+    )
+    stages = {stage.member: stage for stage in plan_run(config, pairs).stages if "as a teacher" in stage.name}
+    assert {name: (stage.pairs, stage.cycles) for name, stage in stages.items()} == {
+        "roberta-48": (len(pairs), 1),
+        "reranker": (len(pairs) // 2, 1),
+    }

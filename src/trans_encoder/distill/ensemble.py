@@ -5,7 +5,7 @@ from pathlib import Path
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.result import Result
 from trans_encoder.distill.settings import config_of
-from trans_encoder.distill.teachers import assemble_teachers
+from trans_encoder.distill.teachers import FUNCTION, assemble_teachers
 from trans_encoder.distill.team import ModelRef, assemble
 from trans_encoder.evaluation.ensembles import Ensemble, Voter, save_ensemble
 from trans_encoder.runs.layout import Layout
@@ -26,7 +26,7 @@ def ensemble_run(run: str | Path | Result, *, out: str | Path) -> Ensemble:
     voters = [Voter(f"{name}-bi", encoder) for name, encoder in result.bis.items()]
     voters += [Voter(f"{name}-cross", encoder, both_orders=both) for name, encoder in result.crosses.items()]
     encoders = config.model_copy(
-        update={"teachers": tuple(each for each in config.teachers if not each.spec.startswith("function:"))}
+        update={"teachers": tuple(each for each in config.teachers if not each.spec.startswith(FUNCTION))}
     )
     for vote in assemble_teachers(encoders, assemble(encoders)):
         if isinstance(vote.teacher, ModelRef):

@@ -16,7 +16,8 @@ from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
 from trans_encoder.distill.conclusion import harm_notes
 from trans_encoder.distill.judges import DevJudge, Judge, LabelFreeJudge, hold_out
-from trans_encoder.distill.team import Member, assemble, resolve_members
+from trans_encoder.distill.teachers import FUNCTION, assemble_teachers
+from trans_encoder.distill.team import Member, ModelRef, Team, assemble, resolve_members
 from trans_encoder.encoders import BiEncoder, Encoder, Kind
 from trans_encoder.encoders.lengths import Cuts, count_cuts, fitting_length
 from trans_encoder.encoders.training import TrainingOptions, train
@@ -115,12 +116,23 @@ def plan_run(
             *_stages(member, resolved, pairs, judged_count),
         )
     ]
+    planned += _teaching(resolved, team, pairs)
     return Plan(
         config=resolved,
         notes=(*notes, *harm_notes(team, judge)),
         stages=tuple(part for part in planned if isinstance(part, PlannedStage)),
         lengths=tuple(part for part in planned if isinstance(part, PlannedLength)),
     )
+
+
+def _teaching(config: RunConfig, team: Team, pairs: PairSet) -> Iterator[PlannedStage]:
+    """Plan the labelling by frozen encoders, once; other teachers are quick, or cannot be asked for a trial."""
+    known = tuple(each for each in config.teachers if not each.spec.startswith(FUNCTION))
+    for vote in assemble_teachers(config.model_copy(update={"teachers": known}), team):
+        if isinstance(vote.teacher, ModelRef):
+            asked, orders = round(vote.ask * len(pairs)), 2 if vote.teacher.both_orders else 1
+            seconds = _seconds_per_score(vote.teacher.load(), pairs) * asked * orders
+            yield PlannedStage(vote.teacher.name, "label as a teacher", asked, 0, seconds, 1)
 
 
 def _mining(

@@ -270,7 +270,7 @@ def find_plm(member: MemberConfig) -> Origin:
         return Origin(
             member.bi,
             f"the PLM of {member.bi} is not known, so its cross-encoders start from the bi-encoder's own weights; "
-            f"give {member.bi}=PLM to change that",
+            f"give {member.bi}=PLM to change that, or {member.bi}=RERANKER: a public re-ranker is the stronger start",
         )
     if Path(member.bi).expanduser().exists():
         # A card is somebody else's text: it must not make a run on local files reach for the network.
