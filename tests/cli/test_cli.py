@@ -84,7 +84,7 @@ class TestHelp:
     def test_every_command_explains_itself_with_an_example(self, command):
         shown = " ".join(run(command, "--help").stdout.split())
         assert f"Example: trans-encoder {command} " in shown
-        assert "--json" in shown
+        assert "--json" in shown or command == "serve"  # which prints nothing until it is stopped
 
     def test_help_is_fast_because_nothing_heavy_is_imported(self):
         heavy = ("torch", "transformers", "sentence_transformers", "datasets", "pyarrow", "sklearn", "scipy", "pandas")

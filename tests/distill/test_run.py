@@ -390,7 +390,7 @@ def test_pairs_where_the_order_matters_are_seen_in_one(bert, pairs, tmp_path):
 
 
 def test_clamped_labels_are_counted_in_the_notes(bert, roberta, pairs, dev, tmp_path):
-    result = distil(pairs, [str(bert), str(roberta)], dev=dev, out=tmp_path, scale="none", **ONE_CYCLE)
+    result = distil(pairs, [str(bert), str(roberta)], dev=dev, out=tmp_path, **ONE_CYCLE)
     outside = PseudoLabels.open(tmp_path / "cycle-1" / "labels-bi.parquet").outside_unit
     assert outside
     said = [note for note in result.notes if "clamped" in note]
@@ -415,12 +415,12 @@ def test_gold_of_the_training_pairs_is_never_kept(bert, dev, tmp_path):
         ({"models": []}, ConfigurationError, "members: given"),
         ({"precision": "fp16", "device": "cpu"}, ConfigurationError, "precision is fp16, but the run is on a CPU"),
         ({"cycles": 0}, ConfigurationError, "cycles: given 0, must be greater than 0"),
-        ({"pairs": PairSet.from_lists(["a"], ["b"])}, DataError, "a run needs at least 2"),
+        ({"source": PairSet.from_lists(["a"], ["b"])}, DataError, "a run needs at least 2"),
         ({"dev": PairSet.from_lists(["a", "b"], ["b", "c"])}, DataError, "no gold scores"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(bert, pairs, tmp_path, change, error, message):
-    given = {"pairs": pairs, "models": str(bert), "dev": None, "out": tmp_path / "run", **change}
+    given = {"source": pairs, "models": str(bert), "dev": None, "out": tmp_path / "run", **change}
     with pytest.raises(error, match=message):
         distil(**given)
     assert not (tmp_path / "run").exists()

@@ -10,7 +10,7 @@ from random import Random
 from fuzz.counting import count_csv, count_nonblank, count_tsv
 from fuzz.mutation import TOKENS, mutate
 from fuzz.sound import arrow_bytes, markdown, pairs_csv, pairs_jsonl, pairs_tsv, plain_text, table
-from trans_encoder.config import Job, RunConfig, load_config, parse_overrides
+from trans_encoder.config import JobConfig, RunConfig, load_config, parse_overrides
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.text import Text
 from trans_encoder.distill.labels import PseudoLabels
@@ -193,7 +193,7 @@ def overrides(random: Random, _folder: Path) -> Surprise:
     return _sound_job(lambda: load_config(None, {"members": ["model"], **parse_overrides(given)}))
 
 
-def _sound_job(load: Callable[[], Job]) -> Surprise:
+def _sound_job(load: Callable[[], JobConfig]) -> Surprise:
     """Refuse with an error of ours, or give a job that survives its own JSON and whose names are safe as folders."""
     try:
         job = load()
