@@ -389,14 +389,6 @@ def test_pairs_where_the_order_matters_are_seen_in_one(bert, pairs, tmp_path):
     assert [line["step"] for line in lines(tmp_path) if line["kind"] == "cross"] == [5, 6]
 
 
-def test_clamped_labels_are_counted_in_the_notes(bert, roberta, pairs, dev, tmp_path):
-    result = distil(pairs, [str(bert), str(roberta)], dev=dev, out=tmp_path, **ONE_CYCLE)
-    outside = PseudoLabels.open(tmp_path / "cycle-1" / "labels-bi.parquet").outside_unit
-    assert outside
-    said = [note for note in result.notes if "clamped" in note]
-    assert [note.split(" labels")[0] for note in said] == [f"cycle 1: {outside} of 96"]
-
-
 def test_a_loss_that_is_no_number_names_cycle_and_member(bert, pairs, tmp_path):
     wild = {**ONE_CYCLE, "cross": {**ONE_CYCLE["cross"], "learning_rate": 1e30}}
     with pytest.raises(RunError, match="cycle 1, cross-encoder of bert-32"):
