@@ -142,7 +142,8 @@ def test_studies_share_their_runs(smoke):
     sts, transfer = smoke("sts"), smoke("transfer")
     made = weights(smoke.out)
     assert set(smoke("starts").runs) < set(sts.runs) == set(transfer.runs)
-    assert set(smoke("starts").runs) <= set(smoke("strategies").runs) & set(sts.runs)
+    team = {run for run in sts.runs if "bert-32-roberta-48" in run}
+    assert set(smoke("strategies").runs) & set(sts.runs) == set(smoke("starts").runs) | team
     assert {path: time for path, time in weights(smoke.out).items() if path in made} == made
 
 
