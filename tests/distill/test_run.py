@@ -20,14 +20,13 @@ from trans_encoder.distill.distil import distil
 from trans_encoder.distill.labels import PseudoLabels
 from trans_encoder.distill.result import Result
 from trans_encoder.distill.selection import Candidate, choose
-from trans_encoder.distill.team import assemble, resolve_members
+from trans_encoder.distill.team import assemble
 from trans_encoder.distill.work import Student
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.errors import ConfigurationError, DataError, RunError
 from trans_encoder.evaluation.evaluate import measure
 from trans_encoder.presets import PRESETS
-from trans_encoder.report import write_report
 
 MODEL = {
     "config.json",
@@ -338,41 +337,6 @@ def test_a_start_that_was_better_is_kept_and_the_result_says_so(bert, pairs, dev
     np.testing.assert_allclose(result.bi.score(dev), BiEncoder.load(bert).score(dev), atol=1e-6)
     assert result.bi.max_tokens == BiEncoder.load(bert).max_tokens > TINY_RUN["bi"]["max_tokens"]
     assert "unchanged" in (tmp_path / "best" / "bi" / "README.md").read_text()
-
-
-def test_a_poor_start_is_helped_by_a_better_member(bert, roberta, pairs, dev, tmp_path):
-    """Mutual distillation carries what one member knows to the other, which starts nearly blind."""
-    models = [{"bi": str(bert), "pooling": "cls"}, {"bi": str(roberta)}]
-    result = distil(pairs, models, dev=dev, out=tmp_path, formulation="bi", **TINY_RUN)
-    member = result.members["bert-32"]
-    assert member.bi.score > member.start_score
-    assert member.bi.helped
-
-
-def test_in_a_sequential_ensemble_each_member_learns_from_the_one_before(bert, roberta, pairs, dev, tmp_path):
-    given = {**TINY_RUN, "cycles": 2, "strategy": "sequential-ensemble"}
-    result = distil(pairs, [str(bert), str(roberta)], dev=dev, out=tmp_path, **given)
-    teachers = {
-        (cycle, name, kind): PseudoLabels.open(tmp_path / f"cycle-{cycle}" / name / f"labels-{kind}.parquet")
-        for cycle in (1, 2)
-        for name in ("bert-32", "roberta-48")
-        for kind in ("bi", "cross")
-    }
-    taught = {place: labels.provenance["teachers"] for place, labels in teachers.items()}
-    assert all(taught[cycle, name, "cross"] == [name] for cycle in (1, 2) for name in ("bert-32", "roberta-48"))
-    assert taught[1, "bert-32", "bi"] == ["bert-32"]
-    assert taught[1, "roberta-48", "bi"] == taught[2, "roberta-48", "bi"] == ["bert-32"]
-    assert taught[2, "bert-32", "bi"] == ["roberta-48"]
-    last = BiEncoder.load(tmp_path / "cycle-1" / "roberta-48" / "bi").score(pairs)
-    np.testing.assert_allclose(teachers[2, "bert-32", "bi"].scores, last, atol=1e-6)
-    assert result.cycles == 2
-    assert write_report([tmp_path]).exists()
-
-
-@pytest.mark.parametrize("setting", [{"anchor": 0.5}, {"formulation": "bi"}])
-def test_a_sequential_ensemble_takes_neither_anchor_nor_bi_encoders_alone(setting):
-    with pytest.raises(ConfigurationError, match="sequential-ensemble is for anchor 0"):
-        resolve_members(make_config(["a", "b"], overrides={"strategy": "sequential-ensemble", **setting}))
 
 
 def test_later_labels_are_anchored_to_the_start(bert, pairs, tmp_path):

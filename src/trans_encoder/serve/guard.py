@@ -14,6 +14,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _OPEN = frozenset({"/", "/page.css", "/page.js", "/health"})
 """What needs no token: the page without any data, and whether the server lives."""
+_DISCARDED_BODIES = 16
+"""A body that is too large is read to its end, so that its sender sees why it is refused; up to this many limits."""
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -85,6 +87,7 @@ class Guard:
         too_large = 413, f"the body is larger than {self._limits.body_bytes:,} bytes"
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length[:20]) > self._limits.body_bytes:
+            await self._discard(receive)
             return b"", too_large
         parts, size, more = [], 0, True
         while more:
@@ -95,8 +98,17 @@ class Guard:
             size += len(parts[-1])
             more = message.get("more_body", False)
             if size > self._limits.body_bytes:
+                await self._discard(receive)
                 return b"", too_large
         return b"".join(parts), None
+
+    async def _discard(self, receive: Receive) -> None:
+        """Read on without keeping anything: a client that is still sending sees a broken pipe, not the refusal."""
+        size, more = 0, True
+        while more and size < _DISCARDED_BODIES * self._limits.body_bytes:
+            message = await receive()
+            size += len(message.get("body", b""))
+            more = message.get("more_body", False)
 
 
 def _name(host: str) -> str:
