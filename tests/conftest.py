@@ -19,6 +19,7 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
+from browsing import opened_browser
 from trans_encoder.data.pairs import PairSet
 
 torch.set_num_threads(1)
@@ -61,6 +62,13 @@ def graded(count: int, *, seed: int) -> PairSet:
         right.append(sentence(second))
         scores.append(sum(a == b for a, b in zip(first, second, strict=True)) / len(SLOTS))
     return PairSet.from_lists(left, right, scores=scores)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Chromium."""
+    with opened_browser(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
 
 
 @pytest.fixture(scope="session")

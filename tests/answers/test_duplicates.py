@@ -76,6 +76,39 @@ def test_one_row_or_all_different_rows_give_nothing(static):
     assert find_duplicates(["the old farmer", "a golden clock"], models=str(static), threshold=0.99).pairs == []
 
 
+OPPOSITES = [
+    "the old farmer sells the boat", "the old farmer does not sell the boat", "the old farmer sells the boat near",
+    "a golden clock for 20 coins", "a golden clock for 30 coins", "the tiny lamp",
+]  # fmt: skip
+
+
+def test_texts_that_a_negation_or_a_number_separates_are_kept_apart(tmp_path, static):
+    found = find_duplicates(OPPOSITES, models=str(static), threshold=0.5)
+    joined = {frozenset((pair.id1, pair.id2)) for pair in found.pairs}
+    assert frozenset("13") in joined
+    assert not joined & {frozenset("12"), frozenset("45")}
+    groups = [set(group.ids) for group in found]
+    assert {"1", "3"} in groups, "nor do they meet through a third text"
+    assert not [group for group in groups if {"1", "2"} <= group or {"4", "5"} <= group]
+    table = {(row["id1"], row["id2"]): row for row in found.candidates.to_pylist()}
+    assert (table["1", "2"]["differs"], table["4", "5"]["differs"], table["1", "3"]["differs"]) == (
+        "negation", "numbers", None
+    )  # fmt: skip
+    assert table["1", "2"]["probability"] <= 0.15
+    assert found.summary["kept_apart"] == 2
+    page = write_duplicates(found, tmp_path / "page.html", title="x").read_text(encoding="utf-8")
+    assert "differs by a negation" in page
+    assert "differs by a number" in page
+
+
+def test_flips_count_as_the_same_if_asked_for_and_are_flagged(tmp_path, static):
+    found = find_duplicates(OPPOSITES, models=str(static), threshold=0.5, flips=True)
+    found.save(tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "pairs.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert {line["differs"] for line in lines if {line["id1"], line["id2"]} == {"1", "2"}} == {"negation"}
+    assert found.summary["kept_apart"] == 0
+
+
 def test_two_files_are_compared_with_each_other_only(static):
     ours = Corpus.from_texts(["the old farmer sells a boat", "the old farmer sells a boat near"], ids=["a", "b"])
     theirs = Corpus.from_texts(

@@ -85,7 +85,8 @@ def test_light_edits_keep_most_of_a_text(sentences):
 
 def scored(probabilities):
     values = np.array(probabilities)
-    return Scored(None, values.astype(np.float32), values, values, values)
+    apart = np.zeros(len(values), dtype=bool)
+    return Scored(None, values.astype(np.float32), values, values, values, np.full(len(values), None), apart)
 
 
 def test_a_precision_is_kept_in_expectation():

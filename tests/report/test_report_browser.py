@@ -1,11 +1,8 @@
 """The report in a real browser, opened from disk; `.ci/browser` installs one, and REQUIRE_BROWSER forbids skipping."""
 
 import json
-import os
-import shutil
 
 import pytest
-from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
@@ -15,35 +12,8 @@ from trans_encoder.data.tasks import TestSet
 from trans_encoder.report import write_report
 from trans_encoder.report.measuring import evaluate_run
 
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-)
 PAGES = ("self", "team", "hostile", "unfinished", "several", "real")
 DESKTOP, PHONE = 1280, 390
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if not (BROWSER and DRIVER):
-        if os.environ.get("REQUIRE_BROWSER"):
-            pytest.fail("REQUIRE_BROWSER is set, but chromium or chromedriver is missing; run .ci/browser")
-        pytest.skip("chromium and chromedriver are not installed; .ci/browser installs them")
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")

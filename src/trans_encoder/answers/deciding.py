@@ -10,6 +10,7 @@ import pyarrow as pa
 from trans_encoder.answers.candidates import Candidates, crowd_of, pair_scores
 from trans_encoder.answers.embedded import Embedded
 from trans_encoder.answers.embedder import Embedder
+from trans_encoder.answers.evidence import FLIPPED, Differences, flips_of, is_flip
 from trans_encoder.answers.probability import (
     Floats,
     Probability,
@@ -40,6 +41,10 @@ class Scored:
     probabilities: Floats
     low: Floats
     high: Floats
+    differences: Differences
+    """The flip that alone separates the two texts, or None."""
+    apart: npt.NDArray[np.bool_]
+    """Pairs that must not count as the same."""
 
 
 def score_candidates(
@@ -48,9 +53,13 @@ def score_candidates(
     probability: Probability,
     *,
     crosses: Sequence[CrossEncoder] = (),
+    flips: bool = False,
     seed: int = 0,
 ) -> Scored:
-    """Score candidates by their vectors and, where there are some, by cross-encoders too."""
+    """Score candidates by their vectors and, where there are some, by cross-encoders too.
+
+    Pairs that differ by a flip alone are set apart, unless `flips` lets them count as the same.
+    """
     own = probability.scale
     part, scores = own(candidates.scores), candidates.scores
     if crosses and len(candidates):
@@ -62,7 +71,11 @@ def score_candidates(
         part = (part + second) / 2
     evidence = pair_evidence(rows, candidates.left, candidates.right, part, own(candidates.crowd))
     fitted = constants()
-    return Scored(candidates, scores, sigmoid(fitted.log_odds(evidence)), *fitted.spread(evidence))
+    differences = flips_of(rows.texts, candidates.left, candidates.right)
+    apart = is_flip(differences) & (not flips)
+    likely = (sigmoid(fitted.log_odds(evidence)), *fitted.spread(evidence))
+    probabilities, low, high = (np.where(apart, np.minimum(values, FLIPPED), values) for values in likely)
+    return Scored(candidates, scores, probabilities, low, high, differences, apart)
 
 
 def cross_scores(
@@ -100,7 +113,9 @@ def pair_probabilities(pairs: PairSet, encoder: Encoder, *, seed: int = 0) -> tu
         scale = measure_scale(rows, embedder, rng=np.random.default_rng(seed))
         scores = pair_scores(rows, left, right).astype(np.float64)
         part, crowd = scale(scores), scale(crowd_of(rows, left, right, scores))
-    return scores, sigmoid(constants().log_odds(pair_evidence(rows, left, right, part, crowd)))
+    likely = sigmoid(constants().log_odds(pair_evidence(rows, left, right, part, crowd)))
+    flipped = is_flip(flips_of(rows.texts, left, right))
+    return scores, np.where(flipped, np.minimum(likely, FLIPPED), likely)
 
 
 def decide(scored: Scored, *, precision: float | None, threshold: float | None) -> tuple[npt.NDArray[np.bool_], float]:
@@ -111,17 +126,18 @@ def decide(scored: Scored, *, precision: float | None, threshold: float | None) 
     if precision is not None and threshold is not None:
         raise ConfigurationError("give either a precision or a threshold, not both")
     if threshold is not None:
-        return scored.scores >= threshold, threshold
+        return (scored.scores >= threshold) & ~scored.apart, threshold
     if precision is not None and not 0 < precision < 1:
         raise ConfigurationError(f"precision must lie between 0 and 1, not {precision:g}; 0.9 asks for 9 true in 10")
     order = np.argsort(-scored.probabilities, kind="stable")
+    order = order[~scored.apart[order]]
     expected = np.cumsum(scored.probabilities[order])
     taken = np.arange(1, len(order) + 1)
     if precision is not None:
         kept = int((expected / taken >= precision).sum())
     else:
         kept = int(np.argmax(2 * expected / (taken + scored.probabilities.sum()))) + 1 if len(order) else 0
-    chosen = np.zeros(len(order), dtype=bool)
+    chosen = np.zeros(len(scored.scores), dtype=bool)
     chosen[order[:kept]] = True
     least = float(scored.probabilities[order[kept - 1]]) if kept else 1.0
     return chosen, least

@@ -41,6 +41,7 @@ def find_duplicates(
     against: Source | None = None,
     precision: float | None = None,
     threshold: float | None = None,
+    flips: bool = False,
     seed: int = 0,
     trust_remote_code: bool = False,
 ) -> Duplicates:
@@ -48,7 +49,8 @@ def find_duplicates(
 
     The models are those of the index or of a finished `run`, or `models` (several are a team) and, to look twice,
     `cross`. Pairs are accepted up to an expected `precision`, from a `threshold` of the score on, or else where the
-    expected F1 is best. With `against`, rows are compared with those of another source only.
+    expected F1 is best. Texts that differ by a negation, a number or exchanged words alone are kept apart, unless
+    `flips` lets them count as the same. With `against`, rows are compared with those of another source only.
     """
     names = [models] if isinstance(models, str) else list(models or [])
     if run is not None:
@@ -61,9 +63,8 @@ def find_duplicates(
     crosses = [cross] if isinstance(cross, CrossEncoder) else list(cross or [])
     rows = _embed(source, embedder)
     other = None if against is None else _embed(against, embedder)
-    return duplicates_of(
-        rows, embedder, crosses=crosses, against=other, precision=precision, threshold=threshold, seed=seed
-    )
+    deciding = {"precision": precision, "threshold": threshold}
+    return duplicates_of(rows, embedder, crosses=crosses, against=other, flips=flips, seed=seed, **deciding)
 
 
 def duplicates_of(
@@ -74,6 +75,7 @@ def duplicates_of(
     against: Embedded | None = None,
     precision: float | None = None,
     threshold: float | None = None,
+    flips: bool = False,
     seed: int = 0,
 ) -> Duplicates:
     """Find the rows that mean the same among rows that are embedded."""
@@ -83,7 +85,7 @@ def duplicates_of(
     floor = probability.scale.score(_FLOOR)
     candidates = find_candidates(everything, dense=dense, lexical=lexical, floor=floor)
     candidates = _between(candidates, everything, own=len(rows)) if against is not None else candidates
-    scored = score_candidates(everything, candidates, probability, crosses=crosses, seed=seed)
+    scored = score_candidates(everything, candidates, probability, crosses=crosses, flips=flips, seed=seed)
     same, least = decide(scored, precision=precision, threshold=threshold)
     answer = _Answer(everything, len(rows), scored, same, probability)
     pairs, groups = answer.pairs(), answer.groups(decision=least if threshold is None else 0.5)
@@ -95,6 +97,7 @@ def duplicates_of(
         "candidates": len(candidates),
         "pairs": len(pairs),
         "groups": len(groups),
+        "kept_apart": int(scored.apart.sum()),
         "expected_precision": answer.expected_precision(),
     }
     return Duplicates(pairs, groups, probability, len(everything), summary, answer.table())
@@ -123,13 +126,16 @@ class _Answer:
         for place in order:
             a, b = self._rows_of(int(self.scored.candidates.left[place]), int(self.scored.candidates.right[place]))
             score, probability = self.scored.scores[place], self.scored.probabilities[place]
-            found.append(DuplicatePair(self.rows.ids[a], self.rows.ids[b], _short(score), _short(probability)))
+            values = _short(score), _short(probability), self.scored.differences[place]
+            found.append(DuplicatePair(self.rows.ids[a], self.rows.ids[b], *values))
         return found
 
     def groups(self, *, decision: float) -> list[Group]:
         """Return the groups of rows, largest first."""
         candidates = self.scored.candidates.take(self.same)
         grouper = Grouper(self.rows, self.probability, decision=decision)
+        apart = self.scored.candidates.take(self.scored.apart)
+        grouper.keep_apart(apart.left, apart.right)
         merged = grouper.merge(candidates.left, candidates.right, self.scored.probabilities[self.same])
         members = self._members()
         alone = set(self._texts_of_several_rows()) - {text for group in merged for text in group}
@@ -140,7 +146,7 @@ class _Answer:
     def table(self) -> pa.Table:
         """Return all candidates worth a look, the likely first."""
         scored = self.scored
-        kept = np.flatnonzero((scored.probabilities >= _WORTH_KEEPING) | self.same)
+        kept = np.flatnonzero((scored.probabilities >= _WORTH_KEEPING) | self.same | scored.apart)
         order = kept[np.argsort(-scored.probabilities[kept], kind="stable")]
         places = [
             self._rows_of(*pair)
@@ -161,6 +167,7 @@ class _Answer:
                 "low": scored.low[order],
                 "high": scored.high[order],
                 "same": self.same[order],
+                "differs": pa.array(scored.differences[order].tolist(), pa.string()),
             }
         )
 

@@ -24,6 +24,8 @@ class DuplicatePair:
     id2: str
     score: float
     probability: float
+    differs: str | None = None
+    """The flip that alone separates the texts; only where flips were let count as the same."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class Duplicates:
     summary: dict[str, Any]
     """Models, decision and counts."""
     candidates: pa.Table = field(repr=False)
-    """`id1`, `id2`, both texts, `score`, `probability`, `low`, `high`, `same`: all pairs worth a look, likely first."""
+    """All pairs worth a look, likely first: `id1`, `id2`, both texts, `score`, `probability`, `low`, `high`, `same` and
+    `differs` (the flip that alone separates the texts)."""
 
     def __iter__(self) -> Iterator[Group]:
         return iter(self.groups)
@@ -67,7 +70,7 @@ class Duplicates:
         """Write pairs.jsonl, groups.jsonl, candidates.parquet and duplicates.json into a folder."""
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
-        _write_lines(place / PAIRS, (vars(pair) for pair in self.pairs))
+        _write_lines(place / PAIRS, (_pair_line(pair) for pair in self.pairs))
         _write_lines(place / GROUPS, (_group_line(group) for group in self.groups))
         with atomic_file(place / CANDIDATES) as temporary:
             pq.write_table(self.candidates, temporary)
@@ -86,6 +89,11 @@ class Duplicates:
             return cls(pairs, groups, probability, summary.pop("rows"), summary, candidates)
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
             raise DataError(f"{folder} does not hold what `duplicates` writes ({error}); run it again") from error
+
+
+def _pair_line(pair: DuplicatePair) -> dict[str, Any]:
+    line = dict(vars(pair))
+    return line if pair.differs else {name: value for name, value in line.items() if name != "differs"}
 
 
 def _group_line(group: Group) -> dict[str, Any]:

@@ -15,6 +15,8 @@ class Hit:
     probability: float
     """An estimate of how likely the row means the same as the text that was searched for."""
     columns: dict[str, Any]
+    differs: str | None = None
+    """The flip that alone separates the two texts, such as a negation; the probability is low then."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""

@@ -1,5 +1,6 @@
 """Search: neighbours by vectors and by words, fused by rank, re-ranked by a cross-encoder if there is one."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trans_encoder.answers.embedded import Embedded, Positions
+from trans_encoder.answers.evidence import lowered
 from trans_encoder.answers.filters import matching
 from trans_encoder.answers.hits import Hit
 from trans_encoder.data.pairs import PairSet
@@ -38,13 +40,13 @@ def search(index: "Index", text: str, *, top: int, where: str | None, cross: Cro
         lexical = lexical[allowed[lexical]][:depth]
     found = _fused(dense, lexical)[: max(top, _LOOKED_AT)]
     cosines = rows.take_vectors(found) @ vector[0]
-    scores, probabilities = cosines, index.probability(cosines)
+    texts = rows.texts.take(pa.array(found)).to_pylist()
+    scores, likely = cosines, lowered(text, texts, index.probability(cosines))
     if cross is not None and len(found):
-        texts = rows.texts.take(pa.array(found)).to_pylist()
         scores = cross.score(PairSet.from_lists([text] * len(texts), texts))
         order = np.argsort(-scores, kind="stable")
-        found, scores, probabilities = found[order], scores[order], probabilities[order]
-    return _hits(rows, found, scores, probabilities, where=where, top=top)
+        found, scores, likely = found[order], scores[order], [likely[place] for place in order]
+    return _hits(rows, found, scores, likely, where=where, top=top)
 
 
 def _allowed(rows: Embedded, where: str | None) -> npt.NDArray[np.bool_] | None:
@@ -81,7 +83,7 @@ def _hits(
     rows: Embedded,
     found: Positions,
     scores: npt.NDArray[np.float32],
-    probabilities: npt.NDArray[np.float64],
+    likely: Sequence[tuple[float, str | None]],
     *,
     where: str | None,
     top: int,
@@ -89,11 +91,12 @@ def _hits(
     """Return the rows that have the texts which were found."""
     allowed = None if where is None else matching(rows.rows, where)
     hits: list[Hit] = []
-    for position, score, probability in zip(found.tolist(), scores.tolist(), probabilities.tolist(), strict=True):
+    for position, score, (probability, differs) in zip(found.tolist(), scores.tolist(), likely, strict=True):
         for row in np.flatnonzero(rows.place == position).tolist():
             if allowed is None or allowed[row]:
                 columns = rows.columns(row)
-                hits.append(Hit(rows.ids[row], rows.text(row), round(score, 6), round(probability, 6), columns))
+                values = round(score, 6), round(probability, 6), columns, differs
+                hits.append(Hit(rows.ids[row], rows.text(row), *values))
         if len(hits) >= top:
             break
     return hits[:top]

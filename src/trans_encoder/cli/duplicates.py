@@ -35,6 +35,13 @@ def duplicates(
     against: Annotated[
         Path | None, typer.Option("--against", metavar="INDEX|FILE", help="Compare with the rows of another file only.")
     ] = None,
+    flips: Annotated[
+        bool,
+        typer.Option(
+            "--flips/--no-flips",
+            help="Whether texts that differ by a negation, a number or exchanged words alone count as the same.",
+        ),
+    ] = False,
     id_column: IdColumn = None,
     column: TextColumn = None,
     skip_bad: SkipBad = False,
@@ -68,7 +75,8 @@ def duplicates(
             if against
             else None
         )
-        found = find_duplicates(opened, cross=crosses, against=other, precision=precision, threshold=threshold)
+        deciding: dict[str, Any] = {"precision": precision, "threshold": threshold, "flips": flips}
+        found = find_duplicates(opened, cross=crosses, against=other, **deciding)
         found.save(out)
         page = write_duplicates(found, out / "duplicates.html", title=source.name)
     result = {"out": str(out), "page": str(page), "rows": found.rows, **found.summary}
@@ -113,4 +121,7 @@ def _shown(found: "Duplicates", out: Path, page: Path) -> Shown:
     ]
     if found.groups:
         lines.append(table)
+    if apart := found.summary["kept_apart"]:
+        several = "1 pair that differs" if apart == 1 else f"{apart:,} pairs that differ"
+        lines.append(f"Kept apart: {several} by a negation, a number or exchanged words alone (shown on the page)")
     return [*lines, f"Pairs and groups: {out}", f"Page: {page}"]

@@ -81,7 +81,28 @@ def _runner(graph: Graph) -> _GraphRunner:
     return _GraphRunner(graph, lambda model, inputs: model(inputs))
 
 
-class OnnxBiEncoder(BiEncoder):
+class _FromGraph:
+    """What encoders that run a graph have in common."""
+
+    model: Any
+    name: str
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest text, or pair, in tokens, special ones included."""
+        return int(self.model.max_seq_length)
+
+    @property
+    def token_limit(self) -> int:
+        """Longest text, or pair, that the graph was exported for."""
+        return int(self.model.note["max_tokens"])
+
+    def save(self, folder: Path) -> None:
+        """Copy the exported folder."""
+        shutil.copytree(Path(self.name).expanduser(), folder, dirs_exist_ok=True)
+
+
+class OnnxBiEncoder(_FromGraph, BiEncoder):
     """A bi-encoder whose embeddings come from an ONNX graph."""
 
     def __init__(self, graph: Graph, *, name: str, prompts: Prompts = None) -> None:
@@ -95,26 +116,12 @@ class OnnxBiEncoder(BiEncoder):
         self.runner = _runner(graph)
 
     @property
-    def max_tokens(self) -> int:
-        """Longest sentence in tokens, special ones included."""
-        return int(self.model.max_seq_length)
-
-    @property
-    def token_limit(self) -> int:
-        """Longest sentence that the graph was exported for."""
-        return int(self.model.note["max_tokens"])
-
-    @property
     def pooling(self) -> str:
         """How token embeddings become a sentence embedding, inside the graph."""
         return str(self.model.note["pooling"])
 
-    def save(self, folder: Path) -> None:
-        """Copy the exported folder."""
-        shutil.copytree(Path(self.name).expanduser(), folder, dirs_exist_ok=True)
 
-
-class OnnxCrossEncoder(CrossEncoder):
+class OnnxCrossEncoder(_FromGraph, CrossEncoder):
     """A cross-encoder whose logits come from an ONNX graph."""
 
     def __init__(self, graph: Graph, *, name: str) -> None:
@@ -125,17 +132,3 @@ class OnnxCrossEncoder(CrossEncoder):
         self.tokeniser = PairTokeniser(graph.tokenizer, prompts=(prompt, ""))
         self.layout = Layout.of(graph.tokenizer, texts=2)
         self.runner = _runner(graph)
-
-    @property
-    def max_tokens(self) -> int:
-        """Longest pair in tokens, special ones included."""
-        return int(self.model.max_seq_length)
-
-    @property
-    def token_limit(self) -> int:
-        """Longest pair that the graph was exported for."""
-        return int(self.model.note["max_tokens"])
-
-    def save(self, folder: Path) -> None:
-        """Copy the exported folder."""
-        shutil.copytree(Path(self.name).expanduser(), folder, dirs_exist_ok=True)

@@ -15,9 +15,11 @@ Kind = Literal["negation", "roles", "numbers", "names", "units"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _AUXILIARIES = "is are was were can could will would should must has had does did"
-_HAS_NEGATION = re.compile(
-    r"\b(?:not|never|no|nobody|nothing|neither|nor|without|cannot)\b|n['\u2019]t\b", re.IGNORECASE
+NEGATION = re.compile(
+    r"\b(?:not|no(?!\.?\s*\d)|never|none|nobody|nothing|nowhere|neither|nor|without|cannot)\b|n['\u2019]t\b",
+    re.IGNORECASE,
 )
+"""An English negation; the "no" of "question no. 6" is none."""
 _PLAIN_NEGATION = re.compile(rf"\b({_AUXILIARIES.replace(' ', '|')}|do|have) not\b", re.IGNORECASE)
 _CONTRACTED = re.compile(r"\b(is|are|was|were|could|would|should|has|had|does|did|do|have)n['\u2019]t\b", re.IGNORECASE)
 _CANNOT = re.compile(r"\b(?:cannot|can['\u2019]t)\b", re.IGNORECASE)
@@ -176,7 +178,7 @@ def _negation(text: str, _random: Random, _names: Sequence[str]) -> str | None:
     """Take a negation out or, where there is none, put one in; questions and several negations are left alone."""
     if _QUESTION.search(text):
         return None
-    negations = len(_HAS_NEGATION.findall(text))
+    negations = len(NEGATION.findall(text))
     if negations == 1:
         for pattern, positive in ((_PLAIN_NEGATION, r"\1"), (_CONTRACTED, r"\1"), (_CANNOT, "can")):
             if pattern.search(text):

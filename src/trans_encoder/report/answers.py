@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trans_encoder.answers.found import Duplicates
 from trans_encoder.files import atomic_file
@@ -15,6 +16,7 @@ from trans_encoder.report.page import asset, policy, templates
 
 _GROUPS, _PAIRS = 200, 40  # shown on one page
 _WIDTH, _HEIGHT = 320, 150
+_DIFFERENCES = {"negation": "a negation", "numbers": "a number", "roles": "exchanged words"}
 
 
 def write_duplicates(found: Duplicates, path: Path, *, title: str) -> Path:
@@ -33,6 +35,8 @@ def render_duplicates(found: Duplicates, *, title: str) -> str:
         title=title,
         groups=found.groups[:_GROUPS],
         pairs=_around_the_decision(found),
+        flips=_kept_apart(found),
+        differences=_DIFFERENCES,
         curve=_curve(found),
         width=_WIDTH,
         height=_HEIGHT,
@@ -49,6 +53,14 @@ def _around_the_decision(found: Duplicates) -> Sequence[dict[str, Any]]:
     other = np.flatnonzero(~found.candidates["same"].to_numpy())
     rows = [*same[-_PAIRS // 2 :], *other[: _PAIRS // 2]]
     pairs: Sequence[dict[str, Any]] = found.candidates.take(pa.array(rows, pa.int64())).to_pylist()
+    return pairs
+
+
+def _kept_apart(found: Duplicates) -> Sequence[dict[str, Any]]:
+    """Return the pairs that a flip alone separates, the highest scores first."""
+    flips = found.candidates.filter(pc.is_valid(found.candidates["differs"]))
+    apart = flips.filter(pc.invert(flips["same"]))
+    pairs: Sequence[dict[str, Any]] = apart.sort_by([("score", "descending")]).slice(0, _PAIRS).to_pylist()
     return pairs
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from trans_encoder.answers.audit import Audit
+from trans_encoder.answers.evidence import lowered
 from trans_encoder.answers.found import Duplicates
 from trans_encoder.answers.index import Index
 from trans_encoder.data.pairs import PairSet
@@ -62,22 +63,23 @@ class Service:
         positions, scores = self.index.dense.search(vectors, max(request["top"] for request in requests))
         answers = []
         for request, found, cosines in zip(requests, positions, scores, strict=True):
-            hits = self._hits(found[: request["top"]], cosines[: request["top"]])
+            hits = self._hits(request["text"], found[: request["top"]], cosines[: request["top"]])
             likely = hits[0]["probability"] if hits else 0.0
             answers.append({"same": likely >= SAME, "probability": likely, "hits": hits})
         return answers
 
-    def _hits(self, positions: Any, scores: Any) -> list[dict[str, Any]]:
-        rows, probabilities = self.index.embedded, self.index.probability(scores)
+    def _hits(self, text: str, positions: Any, scores: Any) -> list[dict[str, Any]]:
+        rows = self.index.embedded
+        # A text that no row has any more stays in the index until it is made again.
+        there = [place for place, at in enumerate(positions.tolist()) if at >= 0 and rows.first_row[at] >= 0]
+        found = [int(rows.first_row[positions[place]]) for place in there]
+        texts = [rows.text(row) for row in found]
+        likely = lowered(text, texts, self.index.probability(scores[there]))
         hits = []
-        for position, score, probability in zip(
-            positions.tolist(), scores.tolist(), probabilities.tolist(), strict=True
-        ):
-            row = int(rows.first_row[position]) if position >= 0 else -1
-            if row >= 0:  # a text that no row has any more stays in the index until it is made again
-                about = {"id": rows.ids[row], "text": rows.text(row)}
-                hits.append({**about, "score": round(score, 6), "probability": round(probability, 6)})
-        return hits
+        for row, other, score, (probability, differs) in zip(found, texts, scores[there].tolist(), likely, strict=True):
+            about = {"id": rows.ids[row], "text": other, "score": round(score, 6)}
+            hits.append({**about, "probability": round(probability, 6), "differs": differs})
+        return sorted(hits, key=lambda hit: -float(hit["probability"]))
 
     def search(self, requests: Sequence[dict[str, Any]]) -> list[Any]:
         """Search by meaning and by words."""
@@ -107,15 +109,18 @@ class Service:
         """Say what each model thinks of two texts."""
         first, second = [request[0] for request in requests], [request[1] for request in requests]
         cosines = self._cosines(first, second)
-        likely = self.index.probability(np.array(cosines)).tolist()
+        likely = [
+            lowered(a, [b], one)[0]
+            for a, b, one in zip(first, second, self.index.probability(np.array([cosines])).T, strict=True)
+        ]
         name = " + ".join(Path(model).name for model in self.index.manifest.models)
         answers = [
-            [{"model": name, "kind": "bi", "score": cosine, "probability": probability}]
-            for cosine, probability in zip(cosines, likely, strict=True)
+            [{"model": name, "kind": "bi", "score": cosine, "probability": probability, "differs": differs}]
+            for cosine, (probability, differs) in zip(cosines, likely, strict=True)
         ]
         if self.cross is not None:
             for answer, score in zip(answers, self._scores(first, second), strict=True):
-                about = {"model": Path(self.cross.name).name, "kind": "cross", "probability": None}
+                about = {"model": Path(self.cross.name).name, "kind": "cross", "probability": None, "differs": None}
                 answer.append({**about, "score": score})
         return answers
 

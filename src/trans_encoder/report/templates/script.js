@@ -1,25 +1,17 @@
-"use strict";
-(() => {
-  const theme = document.getElementById("theme");
-  const root = document.documentElement;
-  const dark = () => root.dataset.theme === "dark" || (!root.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
-  const name = () => { theme.ariaLabel = theme.title = dark() ? "Light colours" : "Dark colours"; };
-  theme.hidden = false;
-  theme.addEventListener("click", () => { root.dataset.theme = dark() ? "light" : "dark"; name(); });
-  name();
+{% include "theme.js" %}
 
-  const table = document.getElementById("table");
+(() => {
+  const table = element("table");
   if (!table) return;
   const PAGE = 25;
   const body = table.tBodies[0];
-  const [controls, search, stage, count, none, more] = ["controls", "search", "stage", "count", "none", "more"].map((id) => document.getElementById(id));
-  const plain = (text) => text.normalize("NFKC").toLocaleLowerCase();
+  const [controls, search, stage, count, none, more] = ["controls", "search", "stage", "count", "none", "more"].map(element);
   const rows = [...body.rows].map((row) => ({ row, text: plain(`${row.cells[0].textContent} ${row.cells[1].textContent}`) }));
   let order = rows;
   let limit = PAGE;
 
   const show = () => {
-    const words = plain(search.value).split(/\s+/).filter(Boolean);
+    const words = wordsOf(search);
     const found = order.filter(({ row, text }) => (!stage.value || row.dataset.stage === stage.value) && words.every((word) => text.includes(word)));
     const shown = new Set(found.slice(0, limit));
     for (const entry of rows) entry.row.hidden = !shown.has(entry);

@@ -1,6 +1,8 @@
 "use strict";
 // Everything that comes from the server is put into the page as text, never as HTML.
 const byId = (id) => document.getElementById(id);
+const differences = { negation: "a negation", numbers: "a number", roles: "exchanged words" };
+const differs = (one) => (one.differs ? [`differs by ${differences[one.differs]}`] : []);
 const percent = (value) => (value === null || value === undefined ? "" : `${Math.round(100 * value)} %`);
 
 const given = new URLSearchParams(location.hash.slice(1)).get("token");
@@ -67,7 +69,7 @@ asTyped([byId("query")], async (current) => {
   if (!answer || !current()) return undefined;
   const shown = answer.hits.map((hit) => {
     const columns = Object.entries(hit.columns).map(([name, value]) => `${name}: ${value}`);
-    return item(hit.text, [hit.id, `same ${percent(hit.probability)}`, ...columns].join(" · "));
+    return item(hit.text, [hit.id, `same ${percent(hit.probability)}`, ...differs(hit), ...columns].join(" · "));
   });
   return byId("hits").replaceChildren(...shown);
 });
@@ -80,7 +82,7 @@ asTyped([byId("text1"), byId("text2")], async (current) => {
   const rows = answer.map((one) => {
     const row = document.createElement("tr");
     const kind = one.kind === "bi" ? "bi-encoder" : "cross-encoder";
-    [one.model, kind, one.score.toFixed(3), percent(one.probability)].forEach((text) => row.append(element("td", text)));
+    [one.model, kind, one.score.toFixed(3), [percent(one.probability), ...differs(one)].join(", ")].forEach((text) => row.append(element("td", text)));
     return row;
   });
   return byId("opinions").replaceChildren(...rows);
