@@ -3,6 +3,7 @@
     python benchmarks/duplicates.py fit DATA --model STATIC --out src/trans_encoder/answers/constants.json
     python benchmarks/duplicates.py report DATA --model all-MiniLM-L6-v2 --cache CACHE --out duplicates.json
     python benchmarks/duplicates.py semhash DATA --model potion-base-8M        # in an environment with semhash
+    python benchmarks/duplicates.py flips DATA                                 # pairs that a flip alone separates
 
 DATA holds `qqp`, `mrpc`, `sickr` and `sts13` to `sts16` as tab-separated files. A corpus is all texts of a set of
 judged pairs; its duplicates are the pairs judged the same and what follows from them (a = b and b = c). Nearly all
@@ -286,16 +287,30 @@ def semhash(arguments) -> None:
     print({mode: round(value, 3) for mode, value in scores.items()})
 
 
+def flips(arguments) -> None:
+    """Show the judged pairs of the STS sets, training parts included, that differ by a flip alone."""
+    from trans_encoder.evaluation.flipped import flip_between
+
+    sets = [(year, "test") for year in ("sts13", "sts14", "sts15", "sts16")] + [("sts12", "train"), ("stsb", "train")]
+    rows = [row for name, split in sets for row in read(arguments.data, name, split)]
+    pairs = {(row["sentence1"], row["sentence2"]): float(row["score"]) for row in rows}
+    found = [(flip, *pair, score) for pair, score in pairs.items() if (flip := flip_between(*pair))]
+    for one in sorted(found):
+        print(*one, sep=" | ")
+    same = sum(score >= 0.8 for *_, score in found)
+    print(f"{len(pairs)} pairs, {len(found)} differ by a flip alone, of which {same} were judged the same")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("fit", "report", "semhash"))
+    parser.add_argument("what", choices=("fit", "report", "semhash", "flips"))
     parser.add_argument("data", type=Path)
-    parser.add_argument("--model", action="append", required=True)
+    parser.add_argument("--model", action="append", default=[])
     parser.add_argument("--cross", action="append", default=[])
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--out", type=Path, default=Path("duplicates.json"))
     arguments = parser.parse_args()
-    {"fit": fit, "report": report, "semhash": semhash}[arguments.what](arguments)
+    {"fit": fit, "report": report, "semhash": semhash, "flips": flips}[arguments.what](arguments)
 
 
 if __name__ == "__main__":
