@@ -9,7 +9,7 @@ import torch
 
 from trans_encoder.config import TrainingPlan
 from trans_encoder.encoders import BiEncoder, CrossEncoder
-from trans_encoder.encoders.losses import LOSSES
+from trans_encoder.encoders.losses import LOSSES, logit_gradients
 from trans_encoder.encoders.trainer import _arguments
 from trans_encoder.encoders.training import Imitation, TrainingOptions, train
 from trans_encoder.errors import DataError, RunError
@@ -190,6 +190,14 @@ def test_negative_cosines_are_clamped_or_taken_raw_as_the_plan_says(bert, pairs,
     torch.testing.assert_close(
         losses.double(), torch.nn.functional.softplus(logits) - target * logits, atol=1e-5, rtol=1e-4
     )
+
+
+def test_gradients_of_the_logit_are_those_of_the_papers_appendix():
+    probabilities, labels = np.array([0.1, 0.5, 0.9]), np.array([0.3, 0.5, 1.2])
+    error = probabilities - labels.clip(0, 1)
+    np.testing.assert_allclose(logit_gradients("bce", probabilities, labels), error)
+    slope = probabilities * (1 - probabilities)
+    np.testing.assert_allclose(logit_gradients("mse", probabilities, labels), 2 * error * slope)
 
 
 @pytest.mark.parametrize("name", LOSSES)

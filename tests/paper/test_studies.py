@@ -94,7 +94,7 @@ def test_contrastive_tuning_that_hurts_dev_is_not_shown_as_the_start(bert, data,
     assert (tuned.score(pairs) != start.score(pairs)).any()  # one small step was made, and is seen
 
 
-NOT_PRINTED = {"cycles", "pairs", "losses"}
+NOT_PRINTED = {"cycles", "pairs", "losses", "gradients"}
 """Studies of which the paper prints no numbers."""
 NOT_PRINTED_ROWS = defaultdict(set, strategies={"sequential ensemble", "mutual"})
 """Rows of other studies of which the paper prints none there."""

@@ -11,7 +11,9 @@ Labels are scores, so a loss that measures a distance must be given the student'
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -37,3 +39,18 @@ def log_cosh(outputs: Tensor, labels: Tensor) -> Tensor:
 LOSSES: dict[str, Loss] = {"bce": bce, "mse": mse, "log-cosh": log_cosh}
 TAKES_LOGITS = frozenset({"bce"})
 """Losses of the raw outputs; all others take scores."""
+
+
+def logit_gradients(
+    loss: str, probabilities: NDArray[np.floating], labels: NDArray[np.floating]
+) -> NDArray[np.float64]:
+    """Return the gradient of each pair's loss with respect to the cross-encoder's logit (the paper's appendix).
+
+    With BCE it is sigmoid(x) - y. With MSE the factor sigmoid'(x) makes it small at both ends of the scale as well.
+    Labels are clamped to [0, 1].
+    """
+    logits = torch.logit(torch.from_numpy(probabilities).double(), eps=1e-7).requires_grad_()
+    outputs = logits if loss in TAKES_LOGITS else logits.sigmoid()
+    targets = torch.from_numpy(labels).double().clamp(0, 1)
+    (gradients,) = torch.autograd.grad(LOSSES[loss](outputs, targets).sum(), logits)
+    return np.asarray(gradients.numpy(), dtype=np.float64)

@@ -8,6 +8,7 @@ import numpy as np
 
 from trans_encoder.distill.labels import PseudoLabels
 from trans_encoder.distill.team import ModelRef
+from trans_encoder.encoders.losses import logit_gradients
 from trans_encoder.evaluation.metrics import spearman
 from trans_encoder.paper.bench import Bench
 from trans_encoder.paper.predictions import Predictions
@@ -33,6 +34,8 @@ class Examiner:
                 return self._dev(question, members, seed=seed)
             case "fit":
                 return self._fit(self._folder(question, members, seed=seed))
+            case "gradient":
+                return self._gradient(self._folder(question, members, seed=seed), fifth=question.fifth)
             case "hours":
                 stages = self._folder(question, members, seed=seed).stages.values()
                 return sum(stage.seconds for stage in stages) / 3600
@@ -75,3 +78,11 @@ class Examiner:
         labels, learnt = (PseudoLabels.open(each.path) for each in folder.layout.label_files()[:2])
         # Not `learnt.scores`: anchored, they would be the labels themselves in part.
         return spearman(np.mean(list(learnt.by_teacher.values()), axis=0), labels.scores)
+
+    def _gradient(self, folder: Run, *, fifth: int | None) -> float:
+        """Return the mean absolute gradient, x100, that the loss leaves on the logits of the first cross-encoders."""
+        labels, learnt = (PseudoLabels.open(each.path) for each in folder.layout.label_files()[:2])
+        scores = np.mean(list(learnt.by_teacher.values()), axis=0)
+        left = np.abs(logit_gradients(folder.config["cross"]["loss"], scores, labels.scores))
+        by_label = np.array_split(left[np.argsort(labels.scores, kind="stable")], 5)
+        return 100 * float((left if fifth is None else by_label[fifth]).mean())

@@ -47,6 +47,7 @@ def _pairs(share: float, extra: float = 0.0) -> Heading:
 
 
 _CYCLES = 5
+_FIFTHS = ("lowest fifth", "second", "third", "fourth", "highest fifth")
 
 STUDIES: dict[str, Study] = {
     study.name: study
@@ -189,6 +190,21 @@ STUDIES: dict[str, Study] = {
             may_fail=True,
             note="Rows name the losses of cross- and bi-encoders. Averages of the STS sets; fit is Spearman's rho "
             "of the first cross-encoder's scores with the labels that it learnt from: near 100 it has overfitted.",
+        ),
+        Study(
+            "gradients",
+            "the gradient that BCE and MSE leave a trained cross-encoder, by the labels of the pairs",
+            ("Appendix, Eq. 4",),
+            rows=tuple(_losses(cross, "mse") for cross in ("bce", "mse")),
+            columns=(
+                heading("all pairs", measure="gradient"),
+                *(heading(label, measure="gradient", fifth=fifth) for fifth, label in enumerate(_FIFTHS)),
+                heading("fit", measure="fit"),
+            ),
+            models=("SimCSE-BERT-base",),
+            may_fail=True,
+            note="Mean absolute gradient of a pair's loss with respect to the logit, x100, over the pairs that the "
+            "first cross-encoder learnt from, by fifths of their labels; fit is Spearman's rho with the labels.",
         ),
         Study(
             "contrastive",

@@ -57,7 +57,7 @@ class Scale:
         return {"cycles": 1} if self.smoke else {}
 
     def seeds(self, count: int) -> int:
-        """Return how many seeds are left of so many."""
+        """Scale a number of seeds."""
         return min(count, _SMOKE_SEEDS) if self.smoke else count
 
     def _epochs(self, count: int) -> int:

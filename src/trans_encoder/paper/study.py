@@ -9,8 +9,9 @@ if TYPE_CHECKING:
 
 Way = Literal["start", "self", "mutual", "contrastive"]
 """How a model is made: not at all, by self- or mutual distillation, or by contrastive tuning on the task's pairs."""
-Measure = Literal["test", "dev", "fit", "hours"]
-"""Score on test sets; dev score after a cycle; how well the first students fit their labels; time of the run."""
+Measure = Literal["test", "dev", "fit", "gradient", "hours"]
+"""Score on test sets; dev score after a cycle; how well the first students fit their labels; the gradient that is left
+when they have; time of the run."""
 Statistic = Literal["each", "mean", "sd"]
 
 
@@ -36,6 +37,8 @@ class Question:
     """One test set of that task; without it the mean over all of them."""
     cycle: int = 0
     """The cycle whose dev score is asked for; 0 is the start."""
+    fifth: int | None = None
+    """The fifth of the pairs, from the lowest labels on, whose gradient is asked for; without it, all pairs."""
     statistic: Statistic = "each"
     """What is shown of several seeds: mean and standard deviation, or one of the two."""
 

@@ -190,16 +190,22 @@ class Scatter:
     x: Scale
     y: Scale
     layers: list[str]
+    comparable: bool = True
+    """Whether both axes have the same meaning, so that equal values say something."""
     height: int = 320
 
     @property
     def diagonal(self) -> str:
         """Return the line on which both scores are equal, as far as it can be seen."""
+        if not self.comparable:
+            return ""
         low, high = max(self.x.low, self.y.low), min(self.x.high, self.y.high)
         return polyline([(self.x(value), self.y(value)) for value in (low, high)]) if low < high else ""
 
 
-def scatter(points: Sequence[Point], *, title: str, axes: tuple[str, str], rho: float) -> Scatter:
+def scatter(
+    points: Sequence[Point], *, title: str, axes: tuple[str, str], rho: float, comparable: bool = True
+) -> Scatter:
     """Place points between two axes.
 
     Dots are drawn as a few paths, not as single circles: the page stays small, and where layers overlap it gets darker.
@@ -207,4 +213,4 @@ def scatter(points: Sequence[Point], *, title: str, axes: tuple[str, str], rho: 
     x = scale_around([one for one, _ in points], start=44, stop=WIDTH - 12, least=0.05)
     y = scale_around([other for _, other in points], start=Scatter.height - 40, stop=12, least=0.05)
     dots = [f"M{x(one):g},{y(other):g}h0" for one, other in points]
-    return Scatter(title, *axes, rho, x, y, ["".join(dots[layer::_LAYERS]) for layer in range(_LAYERS)])
+    return Scatter(title, *axes, rho, x, y, ["".join(dots[layer::_LAYERS]) for layer in range(_LAYERS)], comparable)

@@ -25,7 +25,7 @@ class Interval:
 
     @property
     def is_none(self) -> bool:
-        """Tell whether this is the difference of a model to itself."""
+        """Return whether this is the difference of a model to itself."""
         return self.low == self.value == self.high == 0
 
 

@@ -66,7 +66,7 @@ class LabelFile:
         return np.asarray(np.mean([self.column(member) for member in self.members], axis=0), dtype=np.float32)
 
     def same_pairs(self, other: "LabelFile") -> bool:
-        """Tell whether another file labels the same pairs in the same order."""
+        """Return whether another file labels the same pairs in the same order."""
         return bool(self.provenance["pairs"] == other.provenance["pairs"])
 
     def column(self, name: str) -> Scores:

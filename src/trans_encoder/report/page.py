@@ -38,7 +38,7 @@ class Setting:
 
     @property
     def differs(self) -> bool:
-        """Tell whether the runs have different values."""
+        """Return whether the runs have different values."""
         return len(set(self.values)) > 1
 
 

@@ -75,7 +75,7 @@ class Comparison:
 
     @property
     def together(self) -> bool:
-        """Tell whether this is about the mean score of all members."""
+        """Return whether this is about the mean score of all members."""
         return self.member == TEAM
 
     @property

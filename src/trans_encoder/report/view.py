@@ -7,7 +7,10 @@ from functools import cached_property
 from itertools import groupby, pairwise
 from typing import Any
 
+import numpy as np
+
 import trans_encoder.report.labels as labels
+from trans_encoder.encoders.losses import logit_gradients
 from trans_encoder.progress import duration
 from trans_encoder.report.charts import RidgeChart, Scatter, ScoreChart, kept_place, ridge_chart, scatter, score_chart
 from trans_encoder.report.outcomes import Outcome, read_evaluation
@@ -129,7 +132,7 @@ class RunView:
 
     @property
     def has_start(self) -> bool:
-        """Tell whether the score charts show where members started."""
+        """Return whether the score charts show where members started."""
         return bool(self.folder.start_scores)
 
     @cached_property
@@ -175,6 +178,26 @@ class RunView:
                 axes = (f"label by {teacher.kind}", f"score of the {student.kind} it taught")
                 title, rho = f"cycle {teacher.cycle}: {teacher.kind} → {student.kind}", labels.correlation(label, score)
                 charts.append(scatter(points, title=title, axes=axes, rho=rho))
+        return charts
+
+    @cached_property
+    def gradients(self) -> list[Scatter]:
+        """What each cross-encoder's loss still asks of its logits after training, by label (the paper's appendix)."""
+        loss, charts = self.folder.config["cross"]["loss"], []
+        for teacher, student in pairwise(self.label_files):
+            if student.kind == "cross" and teacher.same_pairs(student):
+                rows = labels.sample_rows(teacher.rows, size=_SCATTER_POINTS)
+                label, score = teacher.column("score")[rows], student.opinion()[rows]
+                left = np.abs(logit_gradients(loss, score, label))
+                charts.append(
+                    scatter(
+                        list(zip(label.tolist(), left.tolist(), strict=True)),
+                        title=f"cycle {teacher.cycle}: gradient that {loss.upper()} leaves",
+                        axes=(f"label by {teacher.kind}", "absolute gradient of the logit"),
+                        rho=labels.correlation(label, left),
+                        comparable=False,
+                    )
+                )
         return charts
 
     @cached_property
