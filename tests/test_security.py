@@ -153,7 +153,9 @@ def test_a_damaged_configuration_of_a_model_is_named(copied):
         BiEncoder.load(copied)
 
 
-def test_everything_works_without_a_network(no_network, bert, roberta, corpus, pairs, dev, tmp_path):
+def test_everything_works_without_a_network(no_network, bert, roberta, sentences, pairs, dev, tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(sentences[:60]), encoding="utf-8")
     write_pairs(pairs, tmp_path / "pairs.jsonl")
     write_pairs(dev, tmp_path / "dev.csv")
     run = str(tmp_path / "run")
@@ -174,7 +176,7 @@ def test_everything_works_without_a_network(no_network, bert, roberta, corpus, p
         ["mine", "--text", str(corpus), "--model", f"{run}-start/bi", "--mix", "4,2,2,2,0",
          "--out", f"{run}-mined.jsonl"],
         ["train", "--text", str(corpus), "--model", str(bert), "--remine", "--out", str(tmp_path / "text"), *chosen,
-         "--set", "cycles=2"],
+         "--set", "cycles=2", "--max-pairs", "200"],
     ):  # fmt: skip
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, result.output
