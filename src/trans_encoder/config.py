@@ -69,7 +69,7 @@ class RunConfig(Frozen):
     selection: Literal["label-free", "last"] = "label-free"
     """What compares cycles with the start without a dev set: signals that need no labels, or nothing (last)."""
     patience: int = Field(default=1, ge=0)
-    """The run ends after so many cycles in a row that gained nothing for any member; 0: never before the last cycle."""
+    """Stop after this many cycles in a row without a gain for any member; 0: never before the last cycle."""
     cross: TrainingPlan
     """How cross-encoders are trained."""
     bi: TrainingPlan
@@ -170,7 +170,7 @@ class Inputs(Frozen):
     inductive: bool = False
     """Keep the task's test pairs out of the training pool."""
     max_pairs: int | None = Field(default=None, gt=1)
-    """Learn from so many pairs: a random sample, drawn with the run's seed, or mined."""
+    """Number of pairs to learn from: a random sample, drawn with the run's seed, or mined."""
     out: str | None = None
     """The run folder."""
 

@@ -32,9 +32,9 @@ class OptimisationPlan(Frozen):
     group_by_length: bool = False
     """A batch is made of a few runs of inputs of similar length: less padding, but a little less is learnt."""
     dev_steps: int = Field(default=200, gt=0)
-    """A checkpoint is judged every so many steps, and at the end of each epoch."""
+    """Number of steps between two validations; each epoch ends with one as well."""
     checkpoint_steps: int = Field(default=200, gt=0)
-    """The trainer's state is saved every so many steps; a killed run continues from there."""
+    """Number of steps between two checkpoints; a killed run continues from the latest."""
 
     @field_validator("max_tokens", mode="before")
     @classmethod

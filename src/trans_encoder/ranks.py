@@ -42,7 +42,7 @@ def rank() -> int:
 
 
 def is_first_rank() -> bool:
-    """Tell whether this is rank 0, the one that decides, writes and prints."""
+    """Return whether this is rank 0, the one that decides, writes and prints."""
     return rank() == 0
 
 

@@ -18,7 +18,7 @@ from trans_encoder.files import atomic_file
 from trans_encoder.progress import progress
 
 EXACT = 20_000
-"""Up to so many vectors are compared one by one."""
+"""The largest number of vectors that is searched exhaustively."""
 _CLUSTER = 256
 _PROBED = 48
 _TRAINING = 32

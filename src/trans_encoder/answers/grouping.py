@@ -65,7 +65,7 @@ class Grouper:
         return any(self._group.get(b) == second for a in self._members[first] for b in self._apart.get(a, ()))
 
     def _agree(self, first: list[int], second: list[int]) -> bool:
-        """Tell whether the members of two groups are the same on average."""
+        """Return whether the members of two groups are the same on average."""
         if len(first) == len(second) == 1:
             return True
         first, second = _some(first), _some(second)

@@ -1,4 +1,4 @@
-"""Probabilities without labels: how likely two texts of a corpus mean the same, from what a scorer says of them.
+"""Probabilities without labels: how likely two texts of a corpus mean the same, from a scorer's scores.
 
 Scores mean different things with every model and corpus: cosines of one model begin at 0.7, and in a corpus about one
 thing everything is alike. So a score is first measured against the corpus itself. Zero is what two texts drawn at

@@ -64,7 +64,7 @@ class Manifest:
             raise DataError(f"{folder / MANIFEST} cannot be read ({error}); make the index again") from error
 
     def is_of(self, embedder: Embedder) -> bool:
-        """Tell whether the index was embedded with these very models."""
+        """Return whether the index was embedded with these very models."""
         return self.fingerprints == embedder.fingerprints
 
 

@@ -1,4 +1,4 @@
-"""How commands read the user's own files: given columns, and bad lines an error or counted aloud."""
+"""How commands read the user's own files: given columns, and bad lines an error, or skipped and counted."""
 
 import logging
 from dataclasses import dataclass

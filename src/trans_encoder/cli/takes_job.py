@@ -24,7 +24,7 @@ RawText = Annotated[
 ]
 Remine = Annotated[
     bool,
-    typer.Option("--remine", help="With --text: mine the pairs of each later cycle anew, with the bi-encoders it has."),
+    typer.Option("--remine", help="With --text: mine new pairs for each later cycle, with the bi-encoders it has."),
 ]
 Objective = Annotated[
     Literal["simcse", "mirror"] | None,
@@ -73,7 +73,7 @@ Test = Annotated[
 ]
 Inductive = Annotated[bool, typer.Option("--inductive", help="Keep the task's test pairs out of the training pool.")]
 MaxPairs = Annotated[
-    int | None, typer.Option("--max-pairs", metavar="N", help="Learn from so many pairs: a random sample, or mined.")
+    int | None, typer.Option("--max-pairs", metavar="N", help="Number of pairs: a random sample, or mined.")
 ]
 Assignments = Annotated[
     list[str] | None,

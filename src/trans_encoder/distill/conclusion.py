@@ -111,7 +111,7 @@ def _kinds(config: RunConfig) -> tuple[Kind, ...]:
 
 
 def sees_harm(member: Member, judge: Judge | None) -> bool:
-    """Tell whether a judge may replace a member's start: with labels always, without them if the start knew none."""
+    """Return whether a judge may replace a member's start: with labels always, without them if the start knew none."""
     return judge is None or judge.has_labels or not member.supervised
 
 

@@ -92,7 +92,7 @@ def prepare(
 
 
 def is_begun(config: RunConfig, *, out: str | Path) -> bool:
-    """Tell whether a run from text has been begun in a folder; refuse one with other settings, and write nothing."""
+    """Return whether a run from text has been begun in a folder; refuse one with other settings, and write nothing."""
     folder = run_folder(out)
     resolved, _ = resolve_members(_with_first_bi_encoders(config, Layout(folder)))
     return check_begun(folder, config=settings_of(resolved, folder), origin=None)
@@ -173,7 +173,7 @@ class MinePairs:
 
 @dataclass(frozen=True)
 class TextMiner:
-    """Mines the pairs of later cycles: with each member's bi-encoder its share, drawn anew in every cycle."""
+    """Mines the pairs of later cycles: with each member's bi-encoder its share, drawn again in every cycle."""
 
     text: Path
     text_hash: str

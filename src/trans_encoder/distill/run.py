@@ -78,7 +78,7 @@ def run(
 
 
 def is_begun(config: "RunConfig", pairs: "PairSet", *, out: str | Path, judge: "Judge | None" = None) -> bool:
-    """Tell whether a run has been begun in a folder; refuse one that `run` would refuse, and write nothing."""
+    """Return whether a run has been begun in a folder; refuse one that `run` would refuse, and write nothing."""
     config, place = resolve_members(config)[0], run_folder(out)
     origin = agree(config, pairs, judge=judge, miner=None).origin
     return check_begun(place, config=settings_of(config, place), origin=origin)

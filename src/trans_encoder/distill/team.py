@@ -253,7 +253,7 @@ def _member(member: MemberConfig, config: RunConfig) -> Member:
 
 
 def may_know_labels(model: str) -> bool:
-    """Tell whether a model was trained to embed sentences, and on labels for all that is known of it."""
+    """Return whether a model was trained to embed sentences, and on labels for all that is known of it."""
     if model in KNOWN:
         return KNOWN[model].supervised
     return is_sentence_encoder(model) and UNSUPERVISED not in (card_facts(model).get("tags") or ())
@@ -291,7 +291,7 @@ def base_model(name: str) -> str | None:
 
 
 def is_hub_name(model: str) -> bool:
-    """Tell whether a model is named as on the hub, and is no folder here."""
+    """Return whether a model is named as on the hub, and is no folder here."""
     return _HUB_NAME.fullmatch(model) is not None and not Path(model).expanduser().exists()
 
 

@@ -211,7 +211,7 @@ class BiEncoder:
         keep = slice(-room, None) if self.model.tokenizer.truncation_side == "left" else slice(room)
         return assemble([[tokens[sentence][keep]] for sentence in sentences], self.layout) | self._features[side]
 
-    # What training needs: how long an example is, how a batch is put together, what the student says of it.
+    # What training needs: how long an example is, how a batch is put together, what the student outputs.
 
     def whole_lengths(self, pairs: PairTokens) -> Integers:
         """Return how many tokens each distinct sentence has before any cut, special ones included."""

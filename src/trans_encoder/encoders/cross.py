@@ -134,7 +134,7 @@ class CrossEncoder:
         ]
         return assemble(texts, self.layout)
 
-    # What training needs: how long an example is, how a batch is put together, what the student says of it.
+    # What training needs: how long an example is, how a batch is put together, what the student outputs.
 
     def whole_lengths(self, pairs: PairTokens) -> Integers:
         """Return how many tokens each pair has before any cut, special ones included."""

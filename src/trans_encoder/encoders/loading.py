@@ -203,7 +203,7 @@ def explained(name: str | Path) -> Iterator[None]:
 
 
 def is_sentence_encoder(name: str | Path) -> bool:
-    """Tell whether a model already embeds sentences, or is a bare PLM that must be tuned first."""
+    """Return whether a model already embeds sentences, or is a bare PLM that must be tuned first."""
     from sentence_transformers.util import is_sentence_transformer_model
 
     folder = Path(name).expanduser()

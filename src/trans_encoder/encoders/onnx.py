@@ -24,7 +24,7 @@ NOTE = "encoder.json"
 
 
 def has_graph(name: str | Path) -> bool:
-    """Tell whether a model folder is an ONNX export of ours."""
+    """Return whether a model folder is an ONNX export of ours."""
     return (Path(name).expanduser() / GRAPHS / NOTE).is_file()
 
 

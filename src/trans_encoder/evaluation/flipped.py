@@ -72,7 +72,7 @@ def _negates(text: str) -> bool:
 
 
 def _is_yes_or_no(text: str) -> bool:
-    """Tell whether a text asks yes or no: "isn't it broken?" asks what "is it broken?" does."""
+    """Return whether a text asks yes or no: "isn't it broken?" asks what "is it broken?" does."""
     first = re.split(r"[^a-z]", text.strip().lower(), maxsplit=1)[0]
     return text.rstrip().endswith("?") and (first in _AUXILIARIES or first.removesuffix("n") in _AUXILIARIES)
 
@@ -82,7 +82,7 @@ def _numbers(tokens: Sequence[str]) -> list[str]:
 
 
 def _are_exchanged(first: Sequence[str], second: Sequence[str]) -> bool:
-    """Tell whether two words have changed places, others between them, and are not merely listed."""
+    """Return whether two words have changed places, others between them, and are not merely listed."""
     if len(first) != len(second):
         return False
     changed = [place for place, (one, other) in enumerate(zip(first, second, strict=True)) if one != other]

@@ -21,7 +21,7 @@ class Collector:
     """Takes a pair in if neither sentence is in too many pairs and the pair is new in either order."""
 
     def __init__(self, sentences: int, *, limit: int, on_pair: Callable[[int], None]) -> None:
-        """Begin with no pairs of so many sentences, each of which may be in `limit` pairs."""
+        """Start empty; each of the sentences may be in at most `limit` pairs."""
         self.limit = limit
         self.uses = np.zeros(sentences, dtype=np.int32)
         self.rows: list[tuple[int, int]] = []

@@ -18,11 +18,11 @@ class ContrastPlan(OptimisationPlan):
     objective: ObjectiveName = "simcse"
     """A sentence's other view: by dropout (simcse), a masked span and dropped heads (mirror), the next (neighbours)."""
     max_sentences: int = Field(gt=1)
-    """A longer text is sampled down to so many sentences."""
+    """The most sentences that are used; a longer text is sampled."""
     temperature: float = Field(default=0.05, gt=0)
     """The temperature of Eq. 1."""
     span_tokens: int = Field(default=5, gt=0)
-    """mirror: so many adjacent tokens of one view become one mask."""
+    """mirror: number of adjacent tokens that are masked in one view."""
     drophead: float = Field(default=0.1, ge=0, lt=1)
     """mirror: the probability that an attention head is dropped."""
 

@@ -19,7 +19,7 @@ from trans_encoder.runs.workers.task import RESUME, asked_threads, do
 
 @contextmanager
 def side_by_side(workers: int) -> Iterator[Engine]:
-    """Yield an engine of so many processes, each with a device of its own where there are several.
+    """Yield an engine with this number of processes, each with a device of its own where there are several.
 
     The processes stay for the whole run, because starting one costs seconds. They end with this one, even if it is
     killed: nobody else may go on writing in the run folder.
