@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trans_encoder.distill.scales import at_quantiles, combined, factor_weights, laid_on, uniform_ranks
+from trans_encoder.distill.scales import at_quantiles, combined, laid_on, uniform_ranks
 from trans_encoder.errors import DataError
 
 
@@ -89,14 +89,3 @@ def test_without_a_scale_labels_stay_as_they_are():
 
 def test_quantiles_can_come_from_fewer_scores_than_there_are_labels():
     np.testing.assert_allclose(at_quantiles(np.arange(5.0), np.array([0.0, 1.0])), [0.0, 0.1, 0.5, 0.9, 1.0])
-
-
-def test_the_noisier_teacher_gets_less_weight_without_any_label(truth):
-    columns = {f"noise-{noise}": _teacher(truth, noise, seed) for seed, noise in enumerate((0.3, 0.6, 2.0))}
-    weights = factor_weights(columns)
-    assert weights["noise-0.3"] > weights["noise-0.6"] > weights["noise-2.0"]
-    assert np.mean(list(weights.values())) == pytest.approx(1.0)
-
-
-def test_two_teachers_cannot_be_weighed_against_each_other(truth):
-    assert factor_weights({"a": _teacher(truth, 0.1, 1), "b": _teacher(truth, 2.0, 2)}) == {"a": 1.0, "b": 1.0}

@@ -13,22 +13,24 @@ from trans_encoder.config import make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.distil import distil
-from trans_encoder.distill.judges import (
-    LEARNT,
-    WEIGHTS,
-    Comparison,
-    DevJudge,
-    LabelFreeJudge,
-    Verdict,
-    hold_out,
-)
+from trans_encoder.distill.judges import WEIGHTS, Comparison, DevJudge, LabelFreeJudge, hold_out
 from trans_encoder.distill.probes import light_edit, make_probes, word_overlap
 from trans_encoder.distill.result import Result
-from trans_encoder.distill.selection import Candidate, choose, idle_cycles
+from trans_encoder.distill.selection import (
+    LEARNT,
+    Candidate,
+    Verdict,
+    choose,
+    choose_by_views,
+    idle_cycles,
+    verdict_of,
+    weigh_views,
+)
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.evaluation.metrics import spearman
 from trans_encoder.presets import PRESETS
+from trans_encoder.runs.records import Evidence
 
 
 class Scorer:
@@ -276,3 +278,57 @@ def test_a_start_that_the_signals_prefer_is_kept(bert, pairs, tmp_path):
 def test_a_dev_set_decides_when_there_is_one(mutual):
     result = Result.open(mutual)
     assert (result.metric, result.cycles) == ("spearman", 2)
+
+
+def scorers(*loadings, seed=0):
+    """Return a truth and scorers that follow it more or less closely, each with errors of its own."""
+    random = np.random.default_rng(seed)
+    truth = random.normal(size=500)
+    return truth, [each * truth + np.sqrt(1 - each**2) * random.normal(size=500) for each in loadings]
+
+
+def weighed(student, start, *views):
+    return weigh_views(start, student, {str(place): view for place, view in enumerate(views)})
+
+
+def test_views_see_that_a_student_of_good_views_is_better_and_by_how_much():
+    truth, (start, one, two) = scorers(0.8, 0.8, 0.85)
+    student = 2 * start + one + two
+    found = weighed(student, start, one, two)
+    gain = spearman(student, truth) - spearman(start, truth)
+    assert verdict_of(found) is Verdict.BETTER
+    assert found.low < gain < found.high
+    assert (found.pairs, found.views) == (500, ("0", "1"))
+
+
+def test_views_see_that_a_student_which_learnt_noise_is_worse():
+    _, (start, one, two, noise) = scorers(0.8, 0.8, 0.85, 0.0)
+    assert verdict_of(weighed(start + 0.7 * noise, start, one, two)) is Verdict.NOT_BETTER
+
+
+def test_views_that_are_poor_do_not_praise_a_student_that_imitates_them():
+    """It agrees with both of them more than its start does, and is worse."""
+    truth, (start, one, two) = scorers(0.95, 0.4, 0.4)
+    student = start + 1.5 * one + 1.5 * two
+    assert spearman(student, truth) < spearman(start, truth)
+    for view in (one, two):
+        assert spearman(student, view) > spearman(start, view)
+    assert verdict_of(weighed(student, start, one, two)) is Verdict.NOT_BETTER
+
+
+def test_without_two_whole_views_nothing_is_known():
+    _, (start, one, two) = scorers(0.8, 0.8, 0.85)
+    assert weighed(start + one, start, one) is None
+    assert weighed(start + one, start, one, np.where(two > 0, two, np.nan)) is None
+    assert verdict_of(None) is verdict_of(weighed(start, start, one, two)) is Verdict.NOT_KNOWN
+
+
+def test_views_choose_the_student_that_is_most_clearly_better():
+    def chosen(*gains, else_start):
+        found = [Evidence(gain=gain, low=gain - 1, high=gain + 1, pairs=9, views=("a", "b")) for gain in gains]
+        trained = [Candidate(None, cycle, 0, 90.0, None, each) for cycle, each in enumerate(found, start=1)]
+        return choose_by_views(Candidate(None, 0, 0, 80.0), trained, else_start=else_start).cycle
+
+    assert chosen(5.0, 9.0, 7.0, else_start=True) == 2
+    assert chosen(0.0, else_start=True) == chosen(-9.0, else_start=True) == chosen(-9.0, else_start=False) == 0
+    assert chosen(0.0, else_start=False) == 1  # of a weak start the label-free score decides where views do not

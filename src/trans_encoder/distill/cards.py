@@ -11,7 +11,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from trans_encoder.config import OptimisationPlan, RunConfig
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.selection import Candidate
+from trans_encoder.distill.selection import Candidate, verdict_of
 from trans_encoder.distill.team import UNSUPERVISED, card_facts, is_hub_name
 from trans_encoder.encoders import Kind
 from trans_encoder.participants import MemberConfig
@@ -200,11 +200,17 @@ def _facts(chosen: Candidate, start: Candidate, *, facts: Facts) -> list[str]:
     ]
     if facts.measure is None:
         return [*lines, "No checkpoint was judged: this is the last one, and whether it is better is not known"]
-    return [
-        *lines,
+    lines.append(
         f"Score ({facts.measure}): {_number(start.score)} of the first bi-encoder, "
-        f"{_number(chosen.score)} of this model",
-    ]
+        f"{_number(chosen.score)} of this model"
+    )
+    if (evidence := chosen.evidence) is not None:
+        lines.append(
+            f"{verdict_of(evidence).capitalize()} than its start, judged without labels: estimated gain "
+            f"{evidence.gain:+.2f} ({evidence.low:+.2f} to {evidence.high:+.2f}) in rank correlation x100, by "
+            f"{escaped(', '.join(evidence.views))} on {evidence.pairs:,} held-out pairs"
+        )
+    return lines
 
 
 def _start(member: MemberConfig) -> str:

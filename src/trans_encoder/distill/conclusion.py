@@ -11,8 +11,19 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.cards import Facts, write_card
 from trans_encoder.distill.cuts import cut_notes, learnt_lengths
 from trans_encoder.distill.cycle import CycleStages
-from trans_encoder.distill.judges import LEARNT, Comparison, Judge, Verdict
-from trans_encoder.distill.selection import Candidate, choose, idle_cycles
+from trans_encoder.distill.judges import Comparison, Judge
+from trans_encoder.distill.labels import Vote
+from trans_encoder.distill.selection import (
+    FEWEST_VIEWS,
+    LEARNT,
+    Candidate,
+    Verdict,
+    choose,
+    choose_by_views,
+    idle_cycles,
+    verdict_of,
+)
+from trans_encoder.distill.teachers import views_of
 from trans_encoder.distill.team import Member, ModelRef, Team
 from trans_encoder.distill.work import Keep
 from trans_encoder.encoders import Kind
@@ -59,16 +70,17 @@ def conclude(team: Team, steps: CycleStages, pairs: PairSet, *, cycles: int, not
     stages = []
     for member in team:
         chosen: dict[Kind, Chosen] = {}
-        seen = sees_harm(member, steps.judge)
         for kind in kinds:
             start, *trained = _candidates(member, kind, layout=layout, cycles=cycles)
-            among = {"bi": [start, *trained] if seen else [start], "cross": trained}
-            best = choose(among[kind])
-            if kind == "bi" and not seen and member.taught:
-                best = _last_learnt(start, trained)
+            if kind == "cross":
+                best = choose(trained)
+            else:
+                best = choose_by_views(start, trained, else_start=not sees_harm(member, steps.judge))
             place = layout.best(member.name if len(team) > 1 else None, kind)
             stages.append(_keep(best, start, place=place, steps=steps, facts=facts))
-            helped = _compare(member, best, start, kind=kind, judge=steps.judge).helped
+            evidence = (best if best.cycle else trained[-1]).evidence
+            verdict = _compare(member, best, start, kind=kind, judge=steps.judge)
+            helped = (verdict_of(evidence) if evidence else verdict).helped
             chosen[kind] = Chosen(
                 folder=layout.name(place),
                 cycle=best.cycle,
@@ -76,6 +88,7 @@ def conclude(team: Team, steps: CycleStages, pairs: PairSet, *, cycles: int, not
                 score=best.score,
                 helped=helped,
                 agreement=best.agreement,
+                evidence=evidence,
             )
             kept[kind].append(best.model.at(place, pooling=None, max_tokens=None))
         results[member.name] = MemberResult(
@@ -90,8 +103,9 @@ def conclude(team: Team, steps: CycleStages, pairs: PairSet, *, cycles: int, not
         cycles=cycles,
         judge=steps.judge,
         strong=tuple(member.name for member in team if _may_be_strong(member)),
-        kept_starts=tuple(name for name in unseen if results[name].bi.cycle == 0),
-        taught=tuple(name for name in unseen if results[name].bi.cycle > 0),
+        kept_starts={
+            name: layout.name(layout.student(cycles, name, "bi")) for name in unseen if results[name].bi.cycle == 0
+        },
         notes=(
             *notes,
             *_remined(steps, team, cycles=cycles),
@@ -115,26 +129,22 @@ def sees_harm(member: Member, judge: Judge | None) -> bool:
     return judge is None or judge.has_labels or not member.supervised
 
 
-def _last_learnt(start: Candidate, trained: Sequence[Candidate]) -> Candidate:
-    """Return the last student that has learnt its teachers' order, else the start."""
-    return next((candidate for candidate in reversed(trained) if candidate.has_learnt), start)
+def harm_notes(team: Team, judge: Judge | None, teachers: Sequence[Vote] = ()) -> list[str]:
+    """Say of each start that may know labels who judges its students, or that there is no one to ask."""
+    unseen = (member for member in team if not sees_harm(member, judge))
+    return [_harm_note(member, [view.name for view in views_of(member, team, teachers)]) for member in unseen]
 
 
-def harm_notes(team: Team, judge: Judge | None) -> list[str]:
-    """Name the starts whose harm could not be seen: kept as they are, or replaced by the student of a strong team."""
-    return [_harm_note(member) for member in team if not sees_harm(member, judge)]
-
-
-def _harm_note(member: Member) -> str:
-    if member.taught:
+def _harm_note(member: Member, views: Sequence[str]) -> str:
+    if len(views) >= FEWEST_VIEWS:
         return (
-            f"{member.name} may have been trained on labels, and without labels it is not known whether a student is "
-            f"better: the one that learnt from the whole team is put in best/. Give a dev set to let that decide"
+            f"{member.name} may have been trained on labels: its student is put in best/ if {' and '.join(views)} show "
+            f"on held-out pairs that it is better, else the start is. Give a dev set to let that decide"
         )
     return (
         f"{member.name} may have been trained on labels, and harm to such a start cannot be seen without labels: its "
-        f"bi-encoder is kept in best/ as it is. Add --teacher MODEL to learn from more than itself, give a dev set to "
-        f"let that decide, or set supervised=false if there were no labels"
+        f"bi-encoder is kept in best/ as it is. Add --teacher MODEL twice, for two encoders of other families that "
+        f"teach and judge it, give a dev set to let that decide, or set supervised=false if there were no labels"
     )
 
 
@@ -158,7 +168,8 @@ def _candidates(member: Member, kind: Kind, *, layout: Layout, cycles: int) -> l
         folder = layout.student(cycle, member.name, kind)
         training = read_record(TrainingRecord, training_record(folder))
         model = (member.start if kind == "bi" else member.plm).at(folder, pooling=None, max_tokens=None)
-        found.append(Candidate(model, cycle, training.best_step, training.best_score, training.agreement))
+        learnt = training.agreement, training.evidence
+        found.append(Candidate(model, cycle, training.best_step, training.best_score, *learnt))
     return found
 
 
@@ -180,10 +191,8 @@ class Conclude:
     judge: Judge | None
     strong: tuple[str, ...]
     """Members whose starts may be stronger than shared wording."""
-    kept_starts: tuple[str, ...]
-    """Members whose starts are kept."""
-    taught: tuple[str, ...]
-    """Members whose students are kept because strong models agreed on their labels, though harm could not be seen."""
+    kept_starts: Mapping[str, str]
+    """Members whose starts are kept because no student is known to be better, and where the last student is."""
     notes: tuple[str, ...]
 
     def __call__(self, path: Path) -> None:
@@ -231,6 +240,8 @@ class Conclude:
         chosen = [each for result in self.results.values() if (each := result.chosen(kind))]
         if any(each.helped is None for each in chosen):
             return Verdict.NOT_KNOWN
+        if any(each.evidence for each in chosen):
+            return Verdict.BETTER if any(each.helped for each in chosen) else Verdict.NOT_BETTER
         return self.judge.compare(Comparison(kind, *means, self._agreement(kind), bool(self.strong)))
 
     def _summary(self, kind: Kind) -> str:
@@ -243,6 +254,9 @@ class Conclude:
         if verdict is Verdict.NOT_KNOWN:
             return self._not_known(kind, name)
         verb = verdict.capitalize()
+        if told := self._told(kind):
+            kept = "" if verdict is Verdict.BETTER else " The start was kept."
+            return f"{verb} {name}: {told}.{kept}"
         if (agreement := self._agreement(kind)) is not None:
             return (
                 f"{verb} {name}: agreement with the teachers {agreement:.2f} {self.judge.basis}, "
@@ -253,19 +267,29 @@ class Conclude:
             return f"It did not help the {name}: {start} was at least as good as every cycle's, and was kept."
         return f"{verb} {name}: {self.judge.name} {after:.2f} {self.judge.basis}, the start {before:.2f}."
 
+    def _told(self, kind: Kind) -> str:
+        """Say what views told of each member's student; nothing where none was asked."""
+        found = {name: each.evidence for name, result in self.results.items() if (each := result.chosen(kind))}
+        return "; ".join(
+            (f"{name}: " if len(found) > 1 else "")
+            + f"estimated gain {each.gain:+.2f} ({each.low:+.2f} to {each.high:+.2f}) by {', '.join(each.views)} "
+            f"on {each.pairs:,} held-out pairs"
+            for name, each in found.items()
+            if each is not None
+        )
+
     def _not_known(self, kind: Kind, name: str) -> str:
         if kind == "cross":
             return f"Whether the {name} is better than the start is not known either."
-        if self.taught and not self.kept_starts:
-            return (
-                f"Kept the {name} that learnt from the whole team: without labels it is not known whether it is "
-                f"better than the start. Give a dev set to be sure."
-            )
+        told = f" ({told})" if (told := self._told(kind)) else ""
         if self.kept_starts:
             return (
                 f"Kept the original {name} of {' and '.join(self.kept_starts)}: without labels it is not known whether "
-                f"the new one is better."
+                f"the new one is better{told}. The new one is in {' and '.join(self.kept_starts.values())}; "
+                f"--set selection=last puts it in best/."
             )
+        if told:
+            return f"Not known whether the {name} became better{told}. Kept what has the best label-free score."
         return (
             f"Not known whether the {name} became better: without labels that can be told only of starts that are "
             f"weaker than shared wording. Kept what has the best label-free score; give a dev set to be sure."

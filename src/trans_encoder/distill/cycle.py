@@ -14,6 +14,7 @@ from trans_encoder.distill.judges import Judge
 from trans_encoder.distill.labels import Vote, fingerprint_of
 from trans_encoder.distill.remining import MineAgain, Miner
 from trans_encoder.distill.shards import parts
+from trans_encoder.distill.teachers import views_of
 from trans_encoder.distill.team import Member, ModelRef, Team
 from trans_encoder.distill.work import Anchor, JudgeStarts, Label, SavePairs, Student, Train, WriteHistory
 from trans_encoder.encoders import Kind
@@ -227,6 +228,7 @@ class CycleStages:
             merge=merge,
             calibrate=config.calibrate,
             keep_agreed=config.keep_agreed,
+            views=views_of(member, team, self.teachers),
         )
         return self.folder.stage(self.layout.student(cycle, member.name, kind), inputs, work, by="all")
 

@@ -4,33 +4,18 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 from trans_encoder.data.pairs import PairSet, Scores
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.labels import Teacher, label
 from trans_encoder.distill.probes import Probes, agreement, make_probes
+from trans_encoder.distill.selection import FEWEST_VIEWS, LEARNT, Verdict, weigh_views
 from trans_encoder.encoders import Kind
 from trans_encoder.encoders.sharing import Together
 from trans_encoder.errors import DataError
 from trans_encoder.evaluation.evaluate import measure
-
-LEARNT = 81.0
-"""Agreement with its teachers on held-out pairs that a student must reach to count as better than the start."""
-
-
-class Verdict(StrEnum):
-    """Whether a model is better than the start."""
-
-    BETTER = "better"
-    NOT_BETTER = "not better"
-    NOT_KNOWN = "not known"
-
-    @property
-    def helped(self) -> bool | None:
-        """The verdict as results keep it: None if it is not known."""
-        return None if self is Verdict.NOT_KNOWN else self is Verdict.BETTER
+from trans_encoder.runs.records import Evidence
 
 
 class Comparison(NamedTuple):
@@ -87,6 +72,9 @@ class Judge(Protocol):
         That is the order of its teachers, with `anchor` of the starts' mixed in. None if its score tells enough.
         """
 
+    def weigh(self, student: Teacher, start: Teacher, views: Sequence[Teacher]) -> Evidence | None:
+        """Return what views that do not come from the start tell of its student; None if the score tells enough."""
+
     def floor(self) -> float | None:
         """Return the score of shared wording alone, where "better" can only be told of starts below it."""
 
@@ -131,6 +119,9 @@ class DevJudge:
 
     def agreement(self, *_: Any, **__: Any) -> None:
         """Return None: labels tell more than agreement with the teachers."""
+
+    def weigh(self, *_: Any, **__: Any) -> None:
+        """Return None: labels tell more than other views."""
 
     def floor(self) -> None:
         """Return None: labels compare a model with any start."""
@@ -208,6 +199,14 @@ class LabelFreeJudge:
             labels = (1 - anchor) * labels + anchor * label(held_out, list(map(Together, starts))).scores
         return agreement(own, labels)
 
+    def weigh(self, student: Teacher, start: Teacher, views: Sequence[Teacher]) -> Evidence | None:
+        """Compare a student with its start by views of the held-out pairs."""
+        if len(views) < FEWEST_VIEWS:
+            return None
+        held_out = self.probes.held_out
+        before, after = (Together(each).score(held_out) for each in (start, student))
+        return weigh_views(before, after, {view.name: Together(view).score(held_out) for view in views})
+
     def floor(self) -> float:
         """Return the label-free score of TF-IDF weights of letter groups."""
         return self.rate(self.probes.overlap)
@@ -223,6 +222,7 @@ class LabelFreeJudge:
 
 
 _MOST_HELD_OUT, _FEWEST_HELD_OUT, _LARGEST_SHARE = 256, 32, 4
+_MOST_WITH_VIEWS = 512  # other views judge by an interval, which more pairs make narrower
 _FEWEST_TRAINED = 2
 
 
@@ -233,10 +233,14 @@ class Split(NamedTuple):
     held_out: PairSet
 
 
-def hold_out(pairs: PairSet, *, seed: int, number: int | None = None) -> Split:
-    """Take pairs out of the training: one in twenty, from 32 to 256 of them, but never more than a quarter."""
+def hold_out(pairs: PairSet, *, seed: int, number: int | None = None, views: bool = False) -> Split:
+    """Take pairs out of the training: one in twenty, from 32 to 256 of them, but never more than a quarter.
+
+    Where there are other views to judge by, one in ten, up to 512.
+    """
     if number is None:
-        wanted = min(_MOST_HELD_OUT, max(_FEWEST_HELD_OUT, len(pairs) // 20))
+        share, most = (10, _MOST_WITH_VIEWS) if views else (20, _MOST_HELD_OUT)
+        wanted = min(most, max(_FEWEST_HELD_OUT, len(pairs) // share))
         number = min(wanted, len(pairs) // _LARGEST_SHARE)
     held_out = pairs.sample(number, seed=seed)
     training = pairs.without(held_out)

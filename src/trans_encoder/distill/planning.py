@@ -1,7 +1,7 @@
 """What a run would do and how long it would take, measured on a few batches of the very models and pairs."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,8 +16,9 @@ from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
 from trans_encoder.distill.conclusion import harm_notes
 from trans_encoder.distill.judges import DevJudge, Judge, LabelFreeJudge, hold_out
+from trans_encoder.distill.labels import Vote
 from trans_encoder.distill.teachers import FUNCTION, assemble_teachers
-from trans_encoder.distill.team import Member, ModelRef, Team, assemble, resolve_members
+from trans_encoder.distill.team import Member, ModelRef, assemble, resolve_members
 from trans_encoder.encoders import BiEncoder, Encoder, Kind
 from trans_encoder.encoders.lengths import Cuts, count_cuts, fitting_length
 from trans_encoder.encoders.training import TrainingOptions, train
@@ -105,7 +106,7 @@ def plan_run(
     resolved, notes = resolve_members(config)
     judge: Judge | None = DevJudge(dev) if dev else None
     if judge is None and config.selection == "label-free":
-        pairs, held_out = hold_out(pairs, seed=config.seed)
+        pairs, held_out = hold_out(pairs, seed=config.seed, views=bool(config.teachers))
         judge = LabelFreeJudge.of(held_out, seed=config.seed)
     team, judged_count = assemble(resolved), len(judge.pairs) if judge else 0
     planned = [
@@ -116,19 +117,20 @@ def plan_run(
             *_stages(member, resolved, pairs, judged_count),
         )
     ]
-    planned += _teaching(resolved, team, pairs)
+    known = tuple(each for each in resolved.teachers if not each.spec.startswith(FUNCTION))
+    votes = assemble_teachers(resolved.model_copy(update={"teachers": known}), team)
+    planned += _teaching(votes, pairs)
     return Plan(
         config=resolved,
-        notes=(*notes, *harm_notes(team, judge)),
+        notes=(*notes, *harm_notes(team, judge, votes)),
         stages=tuple(part for part in planned if isinstance(part, PlannedStage)),
         lengths=tuple(part for part in planned if isinstance(part, PlannedLength)),
     )
 
 
-def _teaching(config: RunConfig, team: Team, pairs: PairSet) -> Iterator[PlannedStage]:
+def _teaching(votes: Sequence[Vote], pairs: PairSet) -> Iterator[PlannedStage]:
     """Plan the labelling by frozen encoders, once; other teachers are quick, or cannot be asked for a trial."""
-    known = tuple(each for each in config.teachers if not each.spec.startswith(FUNCTION))
-    for vote in assemble_teachers(config.model_copy(update={"teachers": known}), team):
+    for vote in votes:
         if isinstance(vote.teacher, ModelRef):
             asked, orders = round(vote.ask * len(pairs)), 2 if vote.teacher.both_orders else 1
             seconds = _seconds_per_score(vote.teacher.load(), pairs) * asked * orders

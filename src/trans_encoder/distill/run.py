@@ -55,7 +55,7 @@ def run(
     if terms.held_out is not None:
         held_out = len(terms.held_out)
         notes.append(f"no dev set was given: {held_out:,} of {len(pairs) + held_out:,} pairs were held out to judge by")
-    for note in harm_notes(terms.team, judge):
+    for note in harm_notes(terms.team, judge, terms.teachers):
         notes.append(note)
         logger.warning(note)
     settings = settings_of(config, place)

@@ -18,8 +18,6 @@ from trans_encoder.evaluation.ensembles import mean_scores as plain_mean
 Floats = NDArray[np.float64]
 
 _Z_MEAN, _Z_SPREAD = 0.5, 0.25  # z-scores are saved on this scale, so that nearly all are probabilities
-_FACTOR_STEPS = 200
-_HIGHEST_LOADING = 0.98  # a teacher that equals the consensus would otherwise get all of the weight
 
 
 def uniform_ranks(scores: NDArray[np.floating]) -> Floats:
@@ -113,36 +111,6 @@ def pairs_to_ask(columns: Mapping[str, Scores], *, share: float) -> NDArray[np.i
     gaps = np.nanstd(aligned(columns, scale="rank"), axis=0)
     count = max(1, round(share * len(gaps)))
     return np.sort(np.argsort(-gaps, kind="stable")[:count])
-
-
-def factor_weights(columns: Mapping[str, Scores]) -> dict[str, float]:
-    """Weigh teachers without labels: by their loadings in a one-factor model of their ranks, with mean 1.
-
-    If the teachers' errors are independent, the factor that they share is what they all measure, and a teacher that
-    follows it closely deserves more weight (Bartlett's factor scores). With fewer than three teachers the model is not
-    identified, and all get 1.
-    """
-    names = list(columns)
-    table = np.stack([np.asarray(column, dtype=np.float64) for column in columns.values()])
-    table = table[:, ~np.isnan(table).any(axis=0)]
-    if len(names) < 3 or table.shape[1] < 3:
-        return dict.fromkeys(names, 1.0)
-    loadings = _loadings(np.corrcoef(np.stack([uniform_ranks(row) for row in table])))
-    weights = loadings / (1 - loadings**2)
-    return dict(zip(names, (weights / weights.mean()).tolist(), strict=True))
-
-
-def _loadings(correlations: Floats) -> Floats:
-    """Fit a one-factor model to correlations by principal axis factoring."""
-    communalities = np.full(len(correlations), 0.5)
-    loadings = np.sqrt(communalities)
-    for _ in range(_FACTOR_STEPS):
-        reduced = correlations.copy()
-        np.fill_diagonal(reduced, communalities)
-        values, vectors = np.linalg.eigh(reduced)
-        loadings = np.clip(np.abs(vectors[:, -1]) * np.sqrt(max(values[-1], 0.0)), 0.0, _HIGHEST_LOADING)
-        communalities = loadings**2
-    return np.asarray(np.maximum(loadings, 1e-3), dtype=np.float64)
 
 
 def _standardised(scores: Floats) -> Floats:

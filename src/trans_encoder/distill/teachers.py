@@ -19,7 +19,7 @@ from trans_encoder.config import RunConfig, Scale
 from trans_encoder.data.pairs import PairSet, Scores
 from trans_encoder.data.wording import shared_wording
 from trans_encoder.distill.labels import PseudoLabels, Teacher, Vote, fingerprint_of, label
-from trans_encoder.distill.team import VIEWS, ModelRef, Team
+from trans_encoder.distill.team import VIEWS, Member, ModelRef, Team, may_know_labels
 from trans_encoder.encoders import BiEncoder, find_kind
 from trans_encoder.encoders.loading import checked_name
 from trans_encoder.encoders.matching import match_tokens
@@ -245,6 +245,26 @@ def assemble_teachers(
         share = config.ask if teacher.kind in _COSTLY else 1.0
         votes.append(Vote(teacher, settings.weight, settings.ask or share))
     return tuple(votes)
+
+
+def views_of(member: Member, team: Team, teachers: Sequence[Vote]) -> tuple[Teacher, ...]:
+    """Return who may judge a member's students without labels: other members' starts and frozen teachers.
+
+    Wording and tokens do not count, nor teachers that are not asked about every pair. A start that may have been
+    trained on labels is judged by such as may have been, too: weak encoders share errors that it does not have.
+    """
+    members = [(other.given, other.supervised) for other in team if other.name != member.name]
+    frozen = [
+        (vote.teacher, _may_be_strong(vote.teacher))
+        for vote in teachers
+        if vote.ask == 1 and vote.teacher.kind not in VIEWS
+    ]
+    return tuple(view for view, strong in (*members, *frozen) if strong or not member.supervised)
+
+
+def _may_be_strong(teacher: Teacher) -> bool:
+    """Whether a teacher may be stronger than an encoder made without labels: all but such bi-encoders may."""
+    return not (isinstance(teacher, ModelRef) and teacher.kind == "bi") or may_know_labels(teacher.source)
 
 
 def _teacher(teacher: TeacherConfig, config: RunConfig, team: Team, functions: Mapping[str, ScoreFunction]) -> Teacher:

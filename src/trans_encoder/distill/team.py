@@ -119,8 +119,6 @@ class Member:
     cross: ModelRef | None = None
     supervised: bool = False
     """Whether the start may have been trained on labels."""
-    taught: bool = False
-    """Whether others that may be as strong have a part in its labels: strong members, or teachers that were given."""
 
     def with_bi(self, bi: ModelRef) -> Self:
         """Return the member with a new bi-encoder."""
@@ -247,9 +245,7 @@ def _member(member: MemberConfig, config: RunConfig) -> Member:
         both_orders=config.both_orders and config.both_orders_labels,
     )
     given = replace(start, max_tokens=None)
-    others = any(other.supervised for other in config.members if other.name != member.name)
-    taught = others or any(teacher.spec not in VIEWS for teacher in config.teachers)
-    return Member(start.name, given, start, plm, bi=start, supervised=bool(member.supervised), taught=taught)
+    return Member(start.name, given, start, plm, bi=start, supervised=bool(member.supervised))
 
 
 def may_know_labels(model: str) -> bool:

@@ -40,7 +40,7 @@ def agree(
     pairs, team, held_out = pairs.without_scores(), assemble(config), None
     origin: dict[str, Any] = {"pairs": {"count": len(pairs), "hash": pairs.hash}}
     if judge is None and config.selection == "label-free":
-        pairs, held_out = hold_out(pairs, seed=config.seed)
+        pairs, held_out = hold_out(pairs, seed=config.seed, views=bool(config.teachers))
         judge = LabelFreeJudge.of(held_out, seed=config.seed)
     origin["judge"] = judge.fingerprint if judge else None
     origin["models"] = {

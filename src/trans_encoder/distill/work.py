@@ -198,6 +198,8 @@ class Train:
     """Whether a head that a cross-encoder begins with is calibrated to the labels."""
     keep_agreed: float = 1.0
     """Share of the pairs to learn from, those on which the teachers agree most."""
+    views: tuple[Teacher, ...] = ()
+    """Who judges a bi-encoder without labels."""
 
     def __call__(self, path: Path) -> None:
         """Write the trained model and how its training went."""
@@ -228,6 +230,9 @@ class Train:
                 # The score must be that of the weights which are saved.
                 training = replace(training, best_score=self.judge(training.encoder) if self.judge else None)
             agreement = self._agreement(training.encoder, anchor=labels.provenance.get("anchor", 0.0))
+            evidence = None
+            if self.judge is not None and kind == "bi":
+                evidence = self.judge.weigh(training.encoder, self.student.member.given, self.views)
         except DataError as error:
             raise RunError(f"{description}: {error}") from error
         if not is_first_rank():
@@ -248,6 +253,7 @@ class Train:
                 best_step=training.best_step,
                 best_score=training.best_score,
                 agreement=agreement,
+                evidence=evidence,
                 history=tuple(Moment(**asdict(moment)) for moment in training.history),
             )
             write_record(training_record(temporary), record)

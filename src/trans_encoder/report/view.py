@@ -80,15 +80,13 @@ class RunView:
         if None in helped.values():
             return Headline(0, "Not known.", result.summary)
         answer = overall({kind: "yes" if better else "no" for kind, better in helped.items()})
-        where = "by the label-free score" if self.is_label_free else "on the dev set"
+        where = "judged without labels" if self.is_label_free else "on the dev set"
         return Headline(1 if helped["bi"] else -1, f"{answer}, {where}.", f"{result.summary} {self._caution}")
 
     @property
     def _caution(self) -> str:
         if self.is_label_free:
-            return (
-                "That score is an estimate and also chose the models; only labelled pairs (--test) can tell for sure."
-            )
+            return "That is an estimate, and it also chose the models; only labelled pairs (--test) can tell for sure."
         return "The dev set also chose the models; only a test set can say how large the gain is."
 
     @property

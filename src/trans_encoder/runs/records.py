@@ -112,6 +112,18 @@ class CutsRecord(Record):
     longest: int
 
 
+class Evidence(Record):
+    """What views that do not come from a start tell of its student, on held-out pairs without labels."""
+
+    gain: float
+    """Estimated gain of the student over the start in rank correlation x100 with what all views measure."""
+    low: float
+    high: float
+    """Ends of its 95 % bootstrap interval."""
+    pairs: int
+    views: tuple[str, ...]
+
+
 class TrainingRecord(Record):
     """How the training of a student went."""
 
@@ -135,6 +147,8 @@ class TrainingRecord(Record):
     best_score: float | None
     agreement: float | None
     """Rank agreement x100 with its teachers on held-out pairs, if it was validated without labels."""
+    evidence: Evidence | None = None
+    """Whether a bi-encoder is better than its start, if it was validated without labels and there are views to ask."""
     history: tuple[Moment, ...]
 
     def lines(self) -> list[HistoryLine]:
@@ -168,6 +182,8 @@ class Chosen(Record):
     """Whether it is better than the member's start; None if that is not known."""
     agreement: float | None = None
     """Rank agreement x100 with its teachers on held-out pairs, if it was validated without labels."""
+    evidence: Evidence | None = None
+    """What "helped" rests on, if views decided it: that of the last student where the start was kept."""
 
 
 class MemberResult(Record):
