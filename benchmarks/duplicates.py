@@ -16,6 +16,7 @@ import argparse
 import csv
 import gzip
 import json
+import random
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -75,7 +76,12 @@ def known(name: str, rows: list[dict[str, str]], same) -> Known:
     return Known(name, texts, judged, duplicates)
 
 
-def reported(data: Path) -> list[Known]:
+def reported(data: Path, pairs: int | None = None) -> list[Known]:
+    """Return the corpora of the report; with `pairs`, of a sample of so many judged pairs each."""
+
+    def some(rows):
+        return rows if pairs is None else random.Random(0).sample(rows, min(pairs, len(rows)))
+
     def is_one(row):
         return float(row["score"]) > 0.5
 
@@ -83,9 +89,9 @@ def reported(data: Path) -> list[Known]:
         return float(row["score_raw"]) >= 4.5 and row["entailment"] != "CONTRADICTION"
 
     return [
-        known("QQP", read(data, "qqp", "dev", "test"), is_one),
-        known("MRPC", read(data, "mrpc", "dev", "test"), is_one),
-        known("SICK", read(data, "sickr", "dev", "test"), is_alike),
+        known("QQP", some(read(data, "qqp", "dev", "test")), is_one),
+        known("MRPC", some(read(data, "mrpc", "dev", "test")), is_one),
+        known("SICK", some(read(data, "sickr", "dev", "test")), is_alike),
     ]
 
 
@@ -110,7 +116,7 @@ def embedded(corpus: Known, embedder, cache: Path | None):
     if cache is None:
         return Embedded.of(rows, embedder)
     name = "+".join(Path(model).name for model in embedder.names)
-    return build_index(rows, cache / f"{name}-{corpus.name}", models=embedder).embedded
+    return build_index(rows, cache / f"{name}-{corpus.name}-{len(rows)}", models=embedder, replace=True).embedded
 
 
 def fit(arguments) -> None:
@@ -203,7 +209,7 @@ def report(arguments) -> None:
     embedder = load_embedder(arguments.model)
     crosses = [CrossEncoder.load(name) for name in arguments.cross]
     result: dict[str, dict] = {}
-    for corpus in reported(arguments.data):
+    for corpus in reported(arguments.data, arguments.pairs):
         rows = embedded(corpus, embedder, arguments.cache)
         begun = time.perf_counter()
         found = duplicates_of(rows, embedder, crosses=crosses)
@@ -307,6 +313,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--model", action="append", default=[])
     parser.add_argument("--cross", action="append", default=[])
+    parser.add_argument("--pairs", type=int, help="report on a sample of so many judged pairs of each set")
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--out", type=Path, default=Path("duplicates.json"))
     arguments = parser.parse_args()

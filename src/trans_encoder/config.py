@@ -48,6 +48,9 @@ class RunConfig(Frozen):
     """A cross-encoder that begins with a head has it calibrated to the labels' scale before it is trained."""
     keep_agreed: float = Field(default=1.0, gt=0, le=1)
     """Share of the pairs that students learn from: those on which the teachers agree most."""
+    hard_pairs: float = Field(default=0.0, ge=0, le=1)
+    """Flips (negations, other numbers, names and units, swapped roles) with lower labels, and paraphrases with high
+    ones, that rules make for cross-encoders to learn: the number of each as a share of the pairs. English only."""
     preset: Preset = "small"
     """The preset that every setting not given comes from."""
     seed: int = Field(default=42, ge=0, lt=2**32)

@@ -89,10 +89,15 @@ def conclude(team: Team, steps: CycleStages, pairs: PairSet, *, cycles: int, not
                 helped=helped,
                 agreement=best.agreement,
                 evidence=evidence,
+                flips=best.flips,
             )
             kept[kind].append(best.model.at(place, pooling=None, max_tokens=None))
         results[member.name] = MemberResult(
-            source=member.start.source, start_score=start.score, bi=chosen["bi"], cross=chosen.get("cross")
+            source=member.start.source,
+            start_score=start.score,
+            bi=chosen["bi"],
+            cross=chosen.get("cross"),
+            start_flips=start.flips,
         )
     steps.folder.complete(stages)
     unseen = [member.name for member in team if not sees_harm(member, steps.judge)]
@@ -110,6 +115,7 @@ def conclude(team: Team, steps: CycleStages, pairs: PairSet, *, cycles: int, not
             *notes,
             *_remined(steps, team, cycles=cycles),
             *cut_notes(layout, team, cycles=cycles, kinds=kinds),
+            *_hard(layout, team, cycles=cycles, kinds=kinds),
             *_outside(layout, team, cycles=cycles, kinds=kinds),
             *_unlearnt(layout, team, cycles=cycles, kinds=kinds),
             *_floor(layout, steps.judge),
@@ -163,12 +169,12 @@ def _compare(member: Member, best: Candidate, start: Candidate, *, kind: Kind, j
 def _candidates(member: Member, kind: Kind, *, layout: Layout, cycles: int) -> list[Candidate]:
     """Return the start and what each cycle made; a cross-encoder has no start and is compared with the bi-encoder's."""
     start = read_record(StartRecord, layout.start).root[member.name]
-    found = [Candidate(member.given, cycle=0, step=0, score=start.score)]
+    found = [Candidate(member.given, cycle=0, step=0, score=start.score, flips=start.flips)]
     for cycle in range(1, cycles + 1):
         folder = layout.student(cycle, member.name, kind)
         training = read_record(TrainingRecord, training_record(folder))
         model = (member.start if kind == "bi" else member.plm).at(folder, pooling=None, max_tokens=None)
-        learnt = training.agreement, training.evidence
+        learnt = training.agreement, training.evidence, training.flips
         found.append(Candidate(model, cycle, training.best_step, training.best_score, *learnt))
     return found
 
@@ -305,6 +311,16 @@ def _remined(steps: CycleStages, team: Team, *, cycles: int) -> list[str]:
         for cycle in range(2, cycles + 1)
     }
     return [f"cycle {cycle}: {training.labels:,} pairs were mined again" for cycle, training in trainings.items()]
+
+
+def _hard(layout: Layout, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:
+    """Say how many rule-made pairs the cross-encoders learnt, which are the same for all members of a cycle."""
+    places = [layout.student(cycle, team[0].name, "cross") for cycle in range(1, cycles + 1) if "cross" in kinds]
+    return [
+        f"cycle {one.cycle}: the cross-encoders learnt {one.hard:,} rule-made pairs beside {one.labels:,}"
+        for one in (read_record(TrainingRecord, training_record(place)) for place in places)
+        if one.hard
+    ]
 
 
 def _outside(layout: Layout, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:

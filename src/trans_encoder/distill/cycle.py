@@ -208,6 +208,8 @@ class CycleStages:
         inputs |= {"merge": merge} if kind == "bi" and merge < 1 else {}
         inputs |= {"calibrate": True} if kind == "cross" and config.calibrate else {}
         inputs |= {"keep_agreed": config.keep_agreed} if config.keep_agreed < 1 else {}
+        hard = config.hard_pairs if kind == "cross" else 0.0
+        inputs |= {"hard_pairs": hard} if hard else {}
         work = Train(
             student,
             plan=plan,
@@ -229,6 +231,7 @@ class CycleStages:
             calibrate=config.calibrate,
             keep_agreed=config.keep_agreed,
             views=views_of(member, team, self.teachers),
+            hard_pairs=hard,
         )
         return self.folder.stage(self.layout.student(cycle, member.name, kind), inputs, work, by="all")
 

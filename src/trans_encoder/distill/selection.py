@@ -122,6 +122,8 @@ class Candidate:
     """With its teachers on held-out pairs, if it was judged without labels."""
     evidence: Evidence | None = None
     """Of other views, if it was judged without labels and there are any."""
+    flips: float | None = None
+    """Hand-written flips that it tells from paraphrases, in percent."""
 
     @property
     def has_learnt(self) -> bool:

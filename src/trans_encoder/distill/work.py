@@ -12,6 +12,7 @@ from typing import Literal, cast
 
 from trans_encoder.config import Scale, TrainingPlan
 from trans_encoder.data.pairs import PairSet
+from trans_encoder.distill.hard_pairs import with_hard_pairs
 from trans_encoder.distill.judges import Judge
 from trans_encoder.distill.labels import PseudoLabels, Teacher, Vote, agreed, anchored, label, on_scale_of
 from trans_encoder.distill.shards import LabelShard, Sharded, cut
@@ -23,6 +24,7 @@ from trans_encoder.encoders.lengths import count_cuts
 from trans_encoder.encoders.merging import merge_into
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.errors import DataError, RunError
+from trans_encoder.evaluation.probe import told_flips
 from trans_encoder.files import atomic_file, atomic_folder
 from trans_encoder.ranks import is_first_rank
 from trans_encoder.runs.layout import scratch, training_record
@@ -58,13 +60,16 @@ class JudgeStarts:
 
     def __call__(self, path: Path) -> None:
         """Write each start's score, or null without a judge."""
-        starts = {start.name: StartEntry(source=start.source, score=self._score(start)) for start in self.starts}
+        starts = {start.name: self._entry(start) for start in self.starts}
         if is_first_rank():
             write_record(path, StartRecord(starts))
 
-    def _score(self, start: ModelRef) -> float | None:
+    def _entry(self, start: ModelRef) -> StartEntry:
+        if self.judge is None:
+            return StartEntry(source=start.source, score=None)
         try:
-            return self.judge(start) if self.judge else None
+            encoder = start.load()
+            return StartEntry(source=start.source, score=self.judge(encoder), flips=told_flips(encoder))
         except DataError as error:
             raise RunError(f"start of {start.name}: {error}") from error
 
@@ -200,6 +205,8 @@ class Train:
     """Share of the pairs to learn from, those on which the teachers agree most."""
     views: tuple[Teacher, ...] = ()
     """Who judges a bi-encoder without labels."""
+    hard_pairs: float = 0.0
+    """Rule-made flips to learn beside the pairs, as a share of these."""
 
     def __call__(self, path: Path) -> None:
         """Write the trained model and how its training went."""
@@ -221,10 +228,9 @@ class Train:
             student = self.student.load()
             if self.calibrate and isinstance(student, CrossEncoder) and not student.head_is_new:
                 calibrate_to(student, targets.labelled)
+            learnt = with_hard_pairs(targets.labelled, share=self.hard_pairs, seed=self.student.seed)
             with tracked(self.trackers, self.logs):
-                training = train(
-                    student, targets.labelled, plan=self.plan, options=options, both_orders=self.both_orders
-                )
+                training = train(student, learnt, plan=self.plan, options=options, both_orders=self.both_orders)
             if self.merge < 1 and isinstance(training.encoder, BiEncoder):
                 merge_into(training.encoder, cast(BiEncoder, self.student.member.start.load()), share=self.merge)
                 # The score must be that of the weights which are saved.
@@ -233,6 +239,7 @@ class Train:
             evidence = None
             if self.judge is not None and kind == "bi":
                 evidence = self.judge.weigh(training.encoder, self.student.member.given, self.views)
+            flips = told_flips(training.encoder)
         except DataError as error:
             raise RunError(f"{description}: {error}") from error
         if not is_first_rank():
@@ -245,6 +252,7 @@ class Train:
                 kind=kind,
                 seed=self.student.seed,
                 labels=len(targets),
+                hard=len(learnt) - len(targets),
                 cuts=CutsRecord(**training.cuts.to_dict()) if training.cuts else None,
                 own_cuts=CutsRecord(**count_cuts(training.encoder, targets.pairs).to_dict()),
                 outside=targets.outside_unit if self.plan.loss == "bce" else 0,
@@ -254,6 +262,7 @@ class Train:
                 best_score=training.best_score,
                 agreement=agreement,
                 evidence=evidence,
+                flips=flips,
                 history=tuple(Moment(**asdict(moment)) for moment in training.history),
             )
             write_record(training_record(temporary), record)

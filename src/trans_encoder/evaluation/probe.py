@@ -70,6 +70,11 @@ def probe(model: Scorer | str | Path, *, texts: Iterable[str] = (), limit: int =
     )
 
 
+def told_flips(encoder: Scorer) -> float:
+    """Return how often a model scores the paraphrase above the flip in the hand-written cases, in percent."""
+    return _figure(flip_scores(encoder, written_flips())).right
+
+
 def flip_scores(encoder: Scorer, flips: Sequence[Flip]) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return two scores for each case: its text against the paraphrase, and against the flip."""
     texts = [case.text for case in flips]

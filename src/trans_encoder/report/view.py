@@ -15,6 +15,7 @@ from trans_encoder.progress import duration
 from trans_encoder.report.charts import RidgeChart, Scatter, ScoreChart, kept_place, ridge_chart, scatter, score_chart
 from trans_encoder.report.outcomes import Outcome, read_evaluation
 from trans_encoder.report.verdict import Comparison, Headline, compare, overall
+from trans_encoder.report.wording import number
 from trans_encoder.runs.records import Chosen, ValidatedLine
 from trans_encoder.runs.run import Run
 
@@ -111,6 +112,19 @@ class RunView:
         """The chosen models: folder, cycle, step and score of each."""
         members = self.folder.result.members.values() if self.folder.result else ()
         return [each for member in members for each in (member.bi, member.cross) if each]
+
+    @property
+    def flips(self) -> str:
+        """What the flip test is, and how the starts did."""
+        members = self.folder.result.members if self.folder.result else {}
+        starts = {name: one.start_flips for name, one in members.items() if one.start_flips is not None}
+        if not starts:
+            return ""
+        listed = ", ".join(f"{name} {number(value)} %" for name, value in starts.items())
+        return (
+            "Flips told: how often a model scores a paraphrase of a text above one that a negation, a name, a number, "
+            f"a unit or swapped roles made different, in hand-written cases; chance is 50 %. At the start: {listed}."
+        )
 
     @cached_property
     def facts(self) -> list[str]:

@@ -133,6 +133,8 @@ class TrainingRecord(Record):
     seed: int
     labels: int
     """Labelled pairs that it learnt from."""
+    hard: int = 0
+    """Rule-made pairs that it learnt from as well."""
     cuts: CutsRecord | None
     """What was cut in the training."""
     own_cuts: CutsRecord | None
@@ -149,6 +151,8 @@ class TrainingRecord(Record):
     """Rank agreement x100 with its teachers on held-out pairs, if it was validated without labels."""
     evidence: Evidence | None = None
     """Whether a bi-encoder is better than its start, if it was validated without labels and there are views to ask."""
+    flips: float | None = None
+    """Hand-written flips that it tells from paraphrases, in percent."""
     history: tuple[Moment, ...]
 
     def lines(self) -> list[HistoryLine]:
@@ -162,6 +166,8 @@ class StartEntry(Record):
 
     source: str
     score: float | None
+    flips: float | None = None
+    """Hand-written flips that it tells from paraphrases, in percent."""
 
 
 class StartRecord(RootModel[Mapping[str, StartEntry]]):
@@ -184,6 +190,8 @@ class Chosen(Record):
     """Rank agreement x100 with its teachers on held-out pairs, if it was validated without labels."""
     evidence: Evidence | None = None
     """What "helped" rests on, if views decided it: that of the last student where the start was kept."""
+    flips: float | None = None
+    """Hand-written flips that it tells from paraphrases, in percent."""
 
 
 class MemberResult(Record):
@@ -193,6 +201,8 @@ class MemberResult(Record):
     start_score: float | None
     bi: Chosen
     cross: Chosen | None
+    start_flips: float | None = None
+    """Hand-written flips that the start tells from paraphrases, in percent."""
 
     def chosen(self, kind: Kind) -> Chosen | None:
         """Return the chosen model of a kind."""

@@ -1,0 +1,172 @@
+"""How finding duplicates grows with the number of texts: time beside embedding, recall of candidates, memory.
+
+    python benchmarks/duplicates_scale.py ours TEXTS --model STATIC --beside all-MiniLM-L6-v2 --out scale.json
+    python benchmarks/duplicates_scale.py mining TEXTS --model STATIC            # paraphrase_mining
+    python benchmarks/duplicates_scale.py semhash TEXTS --model potion-base-8M   # where semhash is installed
+
+TEXTS has one text on each line. Every size runs in a process of its own, so that its peak memory is its own. Seconds
+are of the processor, so that other work on the machine counts little; look at the ratios and the exponent. A static
+encoder embeds a text in next to no time; with `--beside`, 512 texts are embedded by another encoder as well, and the
+ratio is to what it would take for all. Recall is that of the 10 nearest texts of 1,000 sampled ones, against exact
+search.
+"""
+
+import argparse
+import gzip
+import itertools
+import json
+import math
+import multiprocessing
+import resource
+import time
+from pathlib import Path
+
+import numpy as np
+
+SAMPLE, NEAREST = 1000, 10
+
+
+def read(path: Path, size: int) -> list[str]:
+    """Return the first distinct texts."""
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        lines = dict.fromkeys(line.strip() for line in itertools.islice(file, 2 * size))
+    return [line for line in lines if line][:size]
+
+
+class Clock:
+    """Notes the processor's seconds of each part."""
+
+    def __init__(self):
+        self.parts, self._last = {}, time.process_time()
+
+    def note(self, name):
+        now = time.process_time()
+        self.parts[name], self._last = round(now - self._last, 2), now
+
+
+def ours(path: Path, model: str, size: int, beside: str | None) -> dict:
+    from trans_encoder.answers.candidates import find_candidates
+    from trans_encoder.answers.deciding import decide, score_candidates
+    from trans_encoder.answers.dense import DenseIndex
+    from trans_encoder.answers.embedded import Embedded
+    from trans_encoder.answers.embedder import load_embedder
+    from trans_encoder.answers.lexical import LexicalIndex
+    from trans_encoder.answers.probability import estimate_probability
+    from trans_encoder.data.corpus import Corpus
+
+    texts, embedder = read(path, size), load_embedder([model])
+    clock = Clock()
+    rows = Embedded.of(Corpus.from_texts(texts), embedder)
+    clock.note("embedding")
+    dense = DenseIndex(rows.vectors)
+    clock.note("clusters")
+    lexical = LexicalIndex(rows.texts)
+    clock.note("words")
+    probability = estimate_probability(rows, embedder, dense)
+    clock.note("probability")
+    found = find_candidates(rows, dense=dense, lexical=lexical, floor=probability.scale.score(0.3))
+    clock.note("candidates")
+    same, _ = decide(score_candidates(rows, found, probability), precision=None, threshold=None)
+    clock.note("deciding")
+    result = {"seconds": clock.parts, "candidates": len(found), "pairs": int(same.sum())}
+    if beside:
+        other, clock = load_embedder([beside]), Clock()
+        other.encode(texts[:512])
+        clock.note("beside")
+        result["beside_seconds"] = round(clock.parts["beside"] / 512 * size, 1)
+    return {**result, "recall": recall(rows, dense)}
+
+
+def recall(rows, dense) -> float:
+    """Return the share of the nearest texts of a sample that the search of all texts against all finds."""
+    rng = np.random.default_rng(0)
+    chosen = np.sort(rng.choice(len(rows.texts), size=min(SAMPLE, len(rows.texts)), replace=False))
+    vectors = np.asarray(rows.vectors, dtype=np.float32)
+    scores = vectors[chosen] @ vectors.T
+    scores[np.arange(len(chosen)), chosen] = -2
+    least = np.partition(scores, -NEAREST, axis=1)[:, -NEAREST]
+    wanted, hits, place = set(chosen.tolist()), 0, {row: number for number, row in enumerate(chosen.tolist())}
+    for queries, positions, found in dense.neighbours(NEAREST):
+        for query, at, score in zip(queries.tolist(), positions, found, strict=True):
+            if query in wanted:  # a text as near as the last of the nearest counts too; vectors are kept in 16 bits
+                hits += int(((at >= 0) & (score >= least[place[query]] - 2e-3)).sum())
+    return hits / (len(chosen) * NEAREST)
+
+
+def mining(path: Path, model: str, size: int, _beside: str | None) -> dict:
+    from sentence_transformers.util import paraphrase_mining_embeddings
+
+    from trans_encoder.answers.embedder import load_embedder
+
+    texts, embedder = read(path, size), load_embedder([model])
+    clock = Clock()
+    vectors = embedder.encode(texts)
+    clock.note("embedding")
+    pairs = paraphrase_mining_embeddings(vectors)
+    clock.note("mining")
+    return {"seconds": clock.parts, "candidates": len(pairs)}
+
+
+def semhash(path: Path, model: str, size: int, _beside: str | None) -> dict:
+    from model2vec import StaticModel
+    from semhash import SemHash
+
+    texts, encoder = read(path, size), StaticModel.from_pretrained(model)
+    clock = Clock()
+    built = SemHash.from_records(records=texts, model=encoder)
+    clock.note("embedding and index")
+    found = built.self_deduplicate()
+    clock.note("deduplicating")
+    return {"seconds": clock.parts, "pairs": len(found.filtered)}
+
+
+def measured(what: str, path: Path, model: str, size: int, beside: str | None, results) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    result = {"ours": ours, "mining": mining, "semhash": semhash}[what](path, model, size, beside)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    results.put({"texts": size, **result, "peak_mib": peak // 1024, "before_mib": before // 1024})
+
+
+def summed_up(results: list[dict]) -> dict:
+    """Return the ratio to embedding at each size, and the exponent of growth between sizes."""
+    spent = [sum(one["seconds"].values()) for one in results]
+    found = [sum(value for name, value in one["seconds"].items() if "embedding" not in name) for one in results]
+    embedding = [one.get("beside_seconds") or one["seconds"].get("embedding") for one in results]
+    steps = list(itertools.pairwise(range(len(results))))
+
+    def exponent(a, b, values):
+        return round(math.log(values[b] / values[a]) / math.log(results[b]["texts"] / results[a]["texts"]), 3)
+
+    return {
+        "beside_embedding": [round(f / e, 2) if e else None for f, e in zip(found, embedding, strict=True)],
+        "exponent": [exponent(a, b, spent) for a, b in steps],
+        "exponent_without_embedding": [exponent(a, b, found) for a, b in steps],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("ours", "mining", "semhash"))
+    parser.add_argument("texts", type=Path)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--beside", help="an encoder whose time of embedding the rest is compared with")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--out", type=Path, default=Path("scale.json"))
+    arguments = parser.parse_args()
+    context, results = multiprocessing.get_context("spawn"), []
+    for size in arguments.sizes:
+        queue = context.Queue()
+        process = context.Process(
+            target=measured, args=(arguments.what, arguments.texts, arguments.model, size, arguments.beside, queue)
+        )
+        process.start()
+        results.append(queue.get())
+        process.join()
+        content = {"what": arguments.what, "sizes": results, **summed_up(results)}
+        arguments.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        print(json.dumps(results[-1]), flush=True)
+    print(json.dumps(summed_up(results)))
+
+
+if __name__ == "__main__":
+    main()
