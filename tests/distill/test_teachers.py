@@ -283,6 +283,7 @@ def test_two_other_views_decide_whether_a_strong_start_is_replaced(
     assert "by alike-0, alike-1 on 24 held-out pairs" in result.summary
     assert ("cycle-1/start/bi" in result.summary) == (cycle == 0)
     assert any("if alike-0 and alike-1 show on held-out pairs that it is better" in note for note in result.notes)
+    assert not any(note.startswith("lexical floor") for note in result.notes)
     card = (result.folder / "best" / "bi" / "README.md").read_text()
     assert ("estimated gain" in card) == (cycle == 1)
 

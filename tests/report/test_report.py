@@ -283,6 +283,7 @@ def test_a_run_without_labels_never_speaks_of_a_dev_set(label_free):
     [
         ({"bi": True, "cross": True}, "Yes, on the dev set."),
         ({"bi": False, "cross": True}, "No for the bi-encoder, yes for the cross-encoder, on the dev set."),
+        ({"bi": True, "cross": None}, "Yes for the bi-encoder, not known for the cross-encoder, on the dev set."),
         ({"bi": None, "cross": None}, "Not known."),
     ],
 )

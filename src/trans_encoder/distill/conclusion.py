@@ -118,7 +118,7 @@ def conclude(team: Team, steps: CycleStages, pairs: PairSet, *, cycles: int, not
             *_hard(layout, team, cycles=cycles, kinds=kinds),
             *_outside(layout, team, cycles=cycles, kinds=kinds),
             *_unlearnt(layout, team, cycles=cycles, kinds=kinds),
-            *_floor(layout, steps.judge),
+            *([] if any(each.bi.evidence for each in results.values()) else _floor(layout, steps.judge)),
         ),
     )
     digests = {stage.name: steps.folder.manifest.digest(stage.name) for stage in stages}
@@ -286,7 +286,8 @@ class Conclude:
 
     def _not_known(self, kind: Kind, name: str) -> str:
         if kind == "cross":
-            return f"Whether the {name} is better than the start is not known either."
+            either = " either" if self._verdict("bi") is Verdict.NOT_KNOWN else ""
+            return f"Whether the {name} is better than the start is not known{either}."
         told = f" ({told})" if (told := self._told(kind)) else ""
         if self.kept_starts:
             return (

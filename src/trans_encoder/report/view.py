@@ -19,6 +19,7 @@ from trans_encoder.report.wording import number
 from trans_encoder.runs.records import Chosen, ValidatedLine
 from trans_encoder.runs.run import Run
 
+_ANSWERS = {True: "yes", False: "no", None: "not known"}
 _SCATTER_POINTS = 900
 _FLAT = 0.01  # labels with a smaller standard deviation are worth a warning
 
@@ -78,11 +79,13 @@ class RunView:
         if result is None:
             return Headline(0, "Not finished.", "This run has not chosen its models yet.")
         helped = result.helped
-        if None in helped.values():
+        if set(helped.values()) == {None}:
             return Headline(0, "Not known.", result.summary)
-        answer = overall({kind: "yes" if better else "no" for kind, better in helped.items()})
+        answer = overall({kind: _ANSWERS[better] for kind, better in helped.items()})
         where = "judged without labels" if self.is_label_free else "on the dev set"
-        return Headline(1 if helped["bi"] else -1, f"{answer}, {where}.", f"{result.summary} {self._caution}")
+        return Headline(
+            {True: 1, None: 0, False: -1}[helped["bi"]], f"{answer}, {where}.", f"{result.summary} {self._caution}"
+        )
 
     @property
     def _caution(self) -> str:
