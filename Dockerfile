@@ -3,7 +3,7 @@
 # docker run --rm -v "$PWD:/work" trans-encoder train --pairs pairs.jsonl --model MODEL --out runs/mine
 FROM python:3.12-slim AS wheel
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE ./
 COPY src src
 RUN pip install --no-cache-dir build && python -m build --wheel --outdir /dist
 

@@ -1,5 +1,6 @@
-"""What is published: few dependencies, bounds where names are private, links that work outside the repository."""
+"""What is published: few dependencies, all that is imported, bounds for private names, links that work anywhere."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -12,7 +13,9 @@ from trans_encoder.errors import MissingExtraError, import_extra
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-BLOB = f"{PROJECT['urls']['Source']}/blob/main/"
+SOURCES = sorted((ROOT / "src" / "trans_encoder").rglob("*.py"))
+DISTRIBUTIONS = {"faiss": "faiss-cpu", "markdown_it": "markdown-it-py", "sklearn": "scikit-learn"}
+"""The names of packages whose modules are called differently."""
 
 WITHOUT = """
 import sys
@@ -29,12 +32,33 @@ USES = {
 }
 
 
+def distribution(line):
+    """Return the name in a line of pyproject.toml's dependencies."""
+    return re.split(r"[\[<>=]", line)[0].replace("_", "-").lower()
+
+
+def imported(path):
+    """Yield the top-level modules that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module.split(".")[0]
+
+
 def test_the_base_install_needs_few_packages():
     assert len(PROJECT["dependencies"]) <= 16
 
 
+def test_everything_that_is_imported_is_declared():
+    extras = [line for lines in PROJECT["optional-dependencies"].values() for line in lines]
+    declared = {distribution(line) for line in PROJECT["dependencies"] + extras}
+    modules = {module for path in SOURCES for module in imported(path)} - set(sys.stdlib_module_names)
+    assert {DISTRIBUTIONS.get(name, name).replace("_", "-") for name in modules - {"trans_encoder"}} <= declared
+
+
 def test_there_is_an_upper_bound_where_private_names_are_used():
-    bounds = {re.split("[<>=]", line)[0]: line for line in PROJECT["dependencies"]}
+    bounds = {distribution(line): line for line in PROJECT["dependencies"]}
     assert "<6" in bounds["transformers"]
     assert "<7" in bounds["sentence-transformers"]
 
@@ -56,18 +80,6 @@ def test_an_extra_that_is_there_but_broken_is_not_called_missing(tmp_path, monke
         import_extra("halved", extra="mining")
     with pytest.raises(MissingExtraError):
         import_extra("no_such_module_at_all", extra="mining")
-
-
-def test_links_of_the_readme_work_outside_the_repository():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    defined = dict(re.findall(r"^\[(.+?)\]: (\S+)$", text, flags=re.MULTILINE))
-    assert set(re.findall(r"\]\[(.+?)\]", text)) == set(defined)
-    links = [*re.findall(r"\]\((.*?)\)", text), *defined.values()]
-    assert any(link.startswith(BLOB) for link in links)
-    for link in links:
-        assert link.startswith(("https://", "#")), link
-        if link.startswith(BLOB):
-            assert (ROOT / link.removeprefix(BLOB)).exists(), link
 
 
 def test_torch_is_pinned_alike_wherever_it_is_installed_first():

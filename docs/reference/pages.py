@@ -1,8 +1,9 @@
-"""The pages of the reference, made from the code itself: settings from docstrings, commands from their help.
+"""Hooks of mkdocs: the reference is made from the code itself, and the repository's own files are pages, too.
 
-mkdocs runs this as a hook (`on_files`); `python docs/reference/pages.py FOLDER` writes the pages to a folder.
+`python docs/reference/pages.py FOLDER` writes the pages of the reference to a folder.
 """
 
+import re
 import sys
 from pathlib import Path
 from typing import Any, get_args
@@ -96,17 +97,38 @@ def python_page() -> str:
 
 
 PAGES = {"commands": commands_page, "settings": settings_page, "python": python_page}
+ROOT_FILES = {"README.md": "index.md", **{name: name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")}}
+"""Files beside docs/ that are pages of the site, and what they are called there."""
 
 
 def on_files(files: Any, config: Any, **_: Any) -> Any:
-    """Add the pages to the site."""
+    """Add the pages of the reference, and the repository's own files."""
     from mkdocs.structure.files import File
 
     for name, make in PAGES.items():
         files.append(File.generated(config, f"reference/{name}.md", content=make()))
-    home = (Path(config["config_file_path"]).parent / "README.md").read_text(encoding="utf-8")
-    files.append(File.generated(config, "index.md", content=home))
+    root = Path(config["config_file_path"]).parent
+    for name, page in ROOT_FILES.items():
+        files.append(File.generated(config, page, content=(root / name).read_text(encoding="utf-8")))
+    files.append(File.generated(config, "LICENSE", content=(root / "LICENSE").read_text(encoding="utf-8")))
     return files
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """Point links between docs/ and the files beside it at the places that these have on the site."""
+    if page.file.src_uri in ROOT_FILES.values():
+        return re.sub(r"(\]\(|^\[.+?\]: )docs/", r"\1", markdown, flags=re.MULTILINE)
+    return re.sub(rf"\]\(\.\./({'|'.join(map(re.escape, ROOT_FILES))})", r"](\1", markdown)
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Refuse a site that would load anything from elsewhere."""
+    from mkdocs.exceptions import PluginError
+
+    for page in sorted(Path(config["site_dir"]).rglob("*.html")):
+        loads = r"<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=[\"']?((?:https?:)?//[^\"' >]+)"
+        if found := re.findall(loads, page.read_text(encoding="utf-8")):
+            raise PluginError(f"{page.name} loads {', '.join(found)}; the site must be whole without a network")
 
 
 if __name__ == "__main__":

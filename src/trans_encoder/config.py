@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal, Self, cast
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
-from pydantic_core import ErrorDetails
 
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.participants import MemberConfig, TeacherConfig, free_name
@@ -295,7 +294,7 @@ def _parse_value(text: str) -> Any:
     return parsed["value"] if list(parsed) == ["value"] else text
 
 
-def _explain(problem: ErrorDetails) -> str:
+def _explain(problem: Mapping[str, Any]) -> str:
     """Name the key, what was given and what is allowed."""
     parts = [str(part) for part in problem["loc"]]
     key = ".".join(parts[1:] if parts[:1] == ["run"] else parts)

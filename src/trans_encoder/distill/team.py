@@ -295,12 +295,16 @@ def card_facts(model: str) -> dict[str, Any]:
     """Return the facts at the head of a model's card, in a folder or on the hub; none if there is no such card."""
     from huggingface_hub import hf_hub_download, metadata_load
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
-    from yaml import YAMLError
 
     card = Path(model).expanduser() / "README.md"
     try:
         if not card.parent.exists():
             card = Path(hf_hub_download(model, "README.md"))
+        if not card.is_file():
+            return {}
+    except (OSError, ValueError, EntryNotFoundError, HfHubHTTPError):
+        return {}
+    try:
         return metadata_load(card) or {}
-    except (OSError, ValueError, YAMLError, EntryNotFoundError, HfHubHTTPError):
+    except Exception:  # whatever YAML finds wrong with a card, which no model has to have
         return {}
