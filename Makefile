@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test fuzz faults scale lint format audit demo docs bench constraints clean
+.PHONY: help setup test fuzz faults scale lint format audit demo docs bench figures constraints clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -54,6 +54,9 @@ docs: $(READY) ## Build the documentation site in build/site, without a network
 
 bench: $(READY) ## Time a cycle against the published procedure: BENCH_ARGS="--model M --data-dir D"
 	$(BIN)/python benchmarks/cycle.py $(BENCH_ARGS)
+
+figures: $(READY) ## Check the figures quoted in the documentation against stored results, and list their commands
+	$(BIN)/python benchmarks/figures.py
 
 constraints: $(READY) ## Pin what is installed now in constraints.txt
 	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > constraints.txt
