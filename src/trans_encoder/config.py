@@ -39,8 +39,8 @@ class RunConfig(Frozen):
     """How scores are brought to one scale before they are averaged: none (the paper's plain mean), rank or z. If not
     given, rank where there are several members or teachers, else none."""
     merge: float | None = Field(default=None, gt=0, le=1)
-    """Share of the student in a new bi-encoder's weights, the rest is the start's. If not given, 1, but 0.75 where a
-    start may have been trained on labels."""
+    """Share of the student in the weights of a new bi-encoder, or of a cross-encoder that began as a re-ranker; the
+    rest is the start's. If not given, 1, but 0.75 where a start may have been trained on labels."""
     both_orders_labels: bool = True
     """Cross-encoders label every pair in both orders, and the two scores are averaged; needs both_orders."""
     calibrate: bool = True

@@ -226,6 +226,20 @@ def test_a_run_delivers_merged_weights_and_says_so(taught, bert, pairs, tmp_path
     assert json.loads((half.folder / "cycle-1/bert-32/bi/training.json").read_text())["merged"] == 0.5
 
 
+def test_a_re_ranker_is_merged_with_what_it_learnt_and_a_new_head_is_not(bert, reranker, pairs, tmp_path):
+    given = {**RUN, "merge": 1e-6}
+    kept = distil(pairs, f"{bert}={reranker}", out=tmp_path / "kept", **given)
+    before, after = (CrossEncoder.load(each).score(pairs) for each in (reranker, kept.cross.name))
+    assert spearmanr(before, after).statistic > 0.999
+    assert not np.allclose(before, after, atol=0.05), "its head was not calibrated"
+    new = distil(pairs, str(bert), out=tmp_path / "new", **given)
+    merged = {
+        place: json.loads((folder / "cycle-1/bert-32/cross/training.json").read_text())["merged"]
+        for place, folder in (("kept", kept.folder), ("new", new.folder))
+    }
+    assert merged == {"kept": 1e-6, "new": 1.0}
+
+
 def test_teachers_are_written_as_spec_and_weight(tmp_path):
     config = make_config(["a/b"], overrides={"teachers": ["c/b=0.5", "lexical", {"spec": "tokens", "weight": 2}]})
     assert [(each.spec, each.weight, each.name) for each in config.teachers] == [

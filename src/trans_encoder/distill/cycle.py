@@ -205,7 +205,7 @@ class CycleStages:
             **self._beside(),
         }
         merge = config.merge or 1.0
-        inputs |= {"merge": merge} if kind == "bi" and merge < 1 else {}
+        inputs |= {"merge": merge} if merge < 1 else {}
         inputs |= {"calibrate": True} if kind == "cross" and config.calibrate else {}
         inputs |= {"keep_agreed": config.keep_agreed} if config.keep_agreed < 1 else {}
         hard = config.hard_pairs if kind == "cross" else 0.0

@@ -198,7 +198,7 @@ class Train:
     own: Path | None = None
     """Labels with the scores that the member's start gave to the pairs: the scale that its bi-encoders keep."""
     merge: float = 1.0
-    """Share of the student in the weights of a new bi-encoder; the rest is the start's."""
+    """Share of the student in the weights of a new encoder; the rest is the start's."""
     calibrate: bool = False
     """Whether a head that a cross-encoder begins with is calibrated to the labels."""
     keep_agreed: float = 1.0
@@ -225,14 +225,13 @@ class Train:
         )
         try:
             targets = self._targets(labels)
-            student = self.student.load()
-            if self.calibrate and isinstance(student, CrossEncoder) and not student.head_is_new:
-                calibrate_to(student, targets.labelled)
+            student = self._calibrated(self.student.load(), targets)
+            merge = 1.0 if isinstance(student, CrossEncoder) and student.head_is_new else self.merge
             learnt = with_hard_pairs(targets.labelled, share=self.hard_pairs, seed=self.student.seed)
             with tracked(self.trackers, self.logs):
                 training = train(student, learnt, plan=self.plan, options=options, both_orders=self.both_orders)
-            if self.merge < 1 and isinstance(training.encoder, BiEncoder):
-                merge_into(training.encoder, cast(BiEncoder, self.student.member.start.load()), share=self.merge)
+            if merge < 1:
+                merge_into(cast(BiEncoder, training.encoder), cast(BiEncoder, self._start(targets)), share=merge)
                 # The score must be that of the weights which are saved.
                 training = replace(training, best_score=self.judge(training.encoder) if self.judge else None)
             agreement = self._agreement(training.encoder, anchor=labels.provenance.get("anchor", 0.0))
@@ -257,7 +256,7 @@ class Train:
                 own_cuts=CutsRecord(**count_cuts(training.encoder, targets.pairs).to_dict()),
                 outside=targets.outside_unit if self.plan.loss == "bce" else 0,
                 negatives=self.plan.negatives,
-                merged=self.merge if kind == "bi" else 1.0,
+                merged=merge,
                 best_step=training.best_step,
                 best_score=training.best_score,
                 agreement=agreement,
@@ -266,6 +265,19 @@ class Train:
                 history=tuple(Moment(**asdict(moment)) for moment in training.history),
             )
             write_record(training_record(temporary), record)
+
+    def _calibrated(self, student: Encoder, targets: PseudoLabels) -> Encoder:
+        """Bring the head that a cross-encoder begins with to the scale of its labels."""
+        if self.calibrate and isinstance(student, CrossEncoder) and not student.head_is_new:
+            calibrate_to(student, targets.labelled)
+        return student
+
+    def _start(self, targets: PseudoLabels) -> Encoder:
+        """Load what the student is merged with: the first bi-encoder, or the re-ranker, calibrated as it was."""
+        member = self.student.member
+        if self.student.kind == "bi":
+            return member.start.load()
+        return self._calibrated(member.plm.load_cross(seed=self.student.seed), targets)
 
     def _targets(self, labels: PseudoLabels) -> PseudoLabels:
         """Return what the student learns: labels on its own scale, of the pairs that the teachers agree on."""
