@@ -59,6 +59,7 @@ def locally(bert, roberta):
         "google-bert/bert-base-uncased": bert,
         "sentence-transformers/all-MiniLM-L6-v2": bert,
         "intfloat/e5-small-v2": bert,
+        "BAAI/bge-small-en-v1.5": roberta,
     }
 
     def substitute(text):
