@@ -38,8 +38,9 @@ class Recipe:
     """Pairs mined from the text."""
     tuning: Mapping[str, Any] = field(default_factory=lambda: {"epochs": 4})
     """Settings of the contrastive tuning that differ from its preset; for a model that is not a bi-encoder yet."""
-    distillation: Mapping[str, Any] = field(default_factory=lambda: {"cycles": 1})
-    """Settings of the distillation that differ from its preset."""
+    distillation: Mapping[str, Any] = field(default_factory=lambda: {"cycles": 1, "selection": "last"})
+    """Settings of the distillation that differ from its preset. One teacher cannot judge without labels, so what was
+    trained is kept, and the gold shows what it is worth."""
 
 
 @dataclass(frozen=True)
