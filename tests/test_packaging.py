@@ -2,6 +2,7 @@
 
 import ast
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -80,6 +81,23 @@ def test_an_extra_that_is_there_but_broken_is_not_called_missing(tmp_path, monke
         import_extra("halved", extra="mining")
     with pytest.raises(MissingExtraError):
         import_extra("no_such_module_at_all", extra="mining")
+
+
+def links(text):
+    """Return what the links of a Markdown text point to."""
+    defined = dict(re.findall(r"^\[(.+?)\]: (\S+)$", text, flags=re.MULTILINE))
+    assert set(re.findall(r"\]\[(.+?)\]", text)) == set(defined)
+    return {*re.findall(r"\]\((.*?)\)", text), *defined.values()}
+
+
+def test_links_of_the_readme_work_in_the_repository_and_on_a_package_index():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    inside = {link for link in links(readme) if not link.startswith("https://")}
+    assert "docs/results.md" in inside
+    assert [link for link in inside if not (ROOT / link.partition("#")[0]).is_file()] == []
+    published = runpy.run_path(str(ROOT / "setup.py"))["long_description"](readme)
+    assert links(published) == links(readme) - inside
+    assert "details are in\ndocs/results.md. Average" in published
 
 
 def test_torch_is_pinned_alike_wherever_it_is_installed_first():
