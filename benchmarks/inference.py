@@ -1,19 +1,23 @@
 """Inference on a CPU: ours, sentence-transformers (torch float32), onnxruntime float32 and int8, OpenVINO if installed.
 
-    python benchmarks/inference.py --model MODEL --data-dir DATA --work FOLDER
+    python benchmarks/inference.py --model MODEL --cross CROSS --data-dir DATA --work FOLDER
 
 Each measurement is a process of its own: tokens a second in batches, p50 and p99 of single queries, peak memory; with
-1 and 2 threads, short and long texts, bi- and cross-encoders. `--data-dir` adds what each loses on the seven STS sets.
-Finished measurements are kept in FOLDER/inference.json: the same command does what is missing. `--table` only prints.
+1 and 2 threads, short and long texts, bi- and cross-encoders. All engines are measured in turn, `--rounds` times, and
+the table has medians. Tokens a second of CPU time are there for machines that are not idle; they count what threads
+spend waiting for each other, too. `--data-dir` adds what each loses on the seven STS sets. Finished measurements are
+kept in FOLDER/inference.json: the same command does what is missing. `--table` only prints.
 """
 
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +100,11 @@ def measure(engine: str, kind: str, threads: int, length: str, *, work: Path, co
     ids = tokenizer(*(zip(*given, strict=True) if kind == "cross" else [given]), truncation=True, max_length=most)
     tokens = sum(map(len, ids["input_ids"]))
     run(given[:32])
-    best = np.inf
+    best = best_cpu = np.inf
     for _ in range(3):
-        begun = time.perf_counter()
+        begun, begun_cpu = time.perf_counter(), time.process_time()
         run(given)
-        best = min(best, time.perf_counter() - begun)
+        best, best_cpu = min(best, time.perf_counter() - begun), min(best_cpu, time.process_time() - begun_cpu)
     single = []
     for text in given[:QUERIES]:
         begun = time.perf_counter()
@@ -108,17 +112,20 @@ def measure(engine: str, kind: str, threads: int, length: str, *, work: Path, co
         single.append(time.perf_counter() - begun)
     peak = next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line)
     p50, p99 = np.percentile(single, [50, 99]) * 1e3
-    return {"tokens_per_second": tokens / best, "p50_ms": p50, "p99_ms": p99, "peak_mb": peak / 1024, "texts": count}
+    found = {"tokens_per_second": tokens / best, "tokens_per_cpu_second": tokens / best_cpu}
+    return {**found, "p50_ms": p50, "p99_ms": p99, "peak_mb": peak / 1024, "texts": count}
 
 
-def loss(engine: str, kind: str, *, work: Path, data_dir: str) -> dict[str, Any]:
-    """Evaluate one engine on the seven STS sets."""
-    from trans_encoder import evaluate, load_task
+def loss(engine: str, kind: str, *, work: Path, data_dir: str, pairs: int | None) -> dict[str, Any]:
+    """Evaluate one engine on the seven STS sets, or on a sample of each."""
+    from trans_encoder import TestSet, evaluate, load_task
     from trans_encoder.encoders import load_encoder
 
     folder = {"ours": "model", "onnx": "onnx", "onnx-int8": "int8"}[engine]
-    task = load_task("sts", data_dir=data_dir, tests_only=True)
-    found = evaluate(load_encoder(work / f"{kind}-{folder}", device="cpu"), task)
+    tests = load_task("sts", data_dir=data_dir, tests_only=True).tests
+    if pairs:
+        tests = {name: TestSet(name, test.pairs.sample(pairs, seed=0)) for name, test in tests.items()}
+    found = evaluate(load_encoder(work / f"{kind}-{folder}", device="cpu"), tests)
     return {"scores": found.scores, "average": found.average}
 
 
@@ -135,21 +142,30 @@ def prepare(model: str, cross: str | None, work: Path) -> None:
             export(encoder, work / f"{kind}-int8", to="onnx", int8=True)
 
 
+def median(done: dict[str, Any], key: str) -> dict[str, float]:
+    """Return the medians over all rounds of one measurement, nothing if there was none."""
+    rounds = [found for name, found in done.items() if name.startswith(f"{key}/")]
+    return {name: statistics.median(found[name] for found in rounds) for name in (rounds[0] if rounds else ())}
+
+
 def table(done: dict[str, Any]) -> str:
-    """Lay out what was measured as Markdown."""
-    rows = ["| kind | texts | threads | engine | tokens/s | x ST | p50 ms | p99 ms | MB |", "| --- " * 9 + "|"]
-    for kind in KINDS:
-        for length in LENGTHS:
-            for threads in THREADS:
-                keys = {engine: f"{engine}/{kind}/{threads}/{length}" for engine in ENGINES}
-                base = done.get(keys["sentence-transformers"], {}).get("tokens_per_second")
-                for engine, key in keys.items():
-                    if key in done:
-                        found = done[key]
-                        ratio = f"{found['tokens_per_second'] / base:.2f}" if base else ""
-                        figures = f"{found['tokens_per_second']:,.0f} | {ratio} | {found['p50_ms']:.1f}"
-                        figures += f" | {found['p99_ms']:.1f} | {found['peak_mb']:,.0f}"
-                        rows.append(f"| {kind} | {length} | {threads} | {engine} | {figures} |")
+    """Lay out what was measured as Markdown; ratios are to sentence-transformers."""
+    rows = [
+        "| kind | texts | threads | engine | tokens/s | x | x CPU time | p50 ms | p99 ms | MB |",
+        "| --- " * 10 + "|",
+    ]
+    for kind, length, threads in product(KINDS, LENGTHS, THREADS):
+        base = median(done, f"sentence-transformers/{kind}/{threads}/{length}")
+        for engine in ENGINES:
+            if not (found := median(done, f"{engine}/{kind}/{threads}/{length}")):
+                continue
+            ratios = [
+                f"{found[name] / base[name]:.2f}" if base else ""
+                for name in ("tokens_per_second", "tokens_per_cpu_second")
+            ]
+            figures = f"{found['tokens_per_second']:,.0f} | {' | '.join(ratios)} | {found['p50_ms']:.1f}"
+            figures += f" | {found['p99_ms']:.1f} | {found['peak_mb']:,.0f}"
+            rows.append(f"| {kind} | {length} | {threads} | {engine} | {figures} |")
     rows += ["", "| kind | engine | seven STS sets, average |", "| --- | --- | ---: |"]
     rows += [
         f"| {key.split('/')[2]} | {key.split('/')[1]} | {found['average']:.2f} |"
@@ -167,6 +183,8 @@ def main() -> None:
     parser.add_argument("--data-dir", help="a folder of the STS data, to measure what is lost")
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--texts", type=int, default=512)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--test-pairs", type=int, help="measure the loss on a sample of each STS set")
     parser.add_argument("--engines", default=",".join(ENGINES))
     parser.add_argument("--table", action="store_true", help="print what was measured before")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -175,9 +193,9 @@ def main() -> None:
     if given.one:
         first, *rest = given.one.split("/")
         if first == "loss":
-            result = loss(*rest, work=given.work, data_dir=given.data_dir)
+            result = loss(*rest, work=given.work, data_dir=given.data_dir, pairs=given.test_pairs)
         else:
-            kind, threads, length = rest
+            kind, threads, length, _ = rest
             count = given.texts if length == "short" else given.texts // 4
             result = measure(first, kind, int(threads), length, work=given.work, count=count)
         print(json.dumps(result))
@@ -196,7 +214,8 @@ def main() -> None:
 def wanted(given: argparse.Namespace) -> list[str]:
     """Return the measurements to make; engines are next to each other, so that a noisy minute hits all."""
     engines = [name for name in given.engines.split(",") if name != "openvino" or find_spec("openvino")]
-    keys = [f"{e}/{kind}/{n}/{length}" for kind in KINDS for length in LENGTHS for n in THREADS for e in engines]
+    cases = product(range(given.rounds), KINDS, LENGTHS, THREADS, engines)
+    keys = [f"{engine}/{kind}/{threads}/{length}/{number}" for number, kind, length, threads, engine in cases]
     if given.data_dir:
         kinds = ("bi", "cross") if given.cross else ("bi",)
         keys += [f"loss/{e}/{kind}" for kind in kinds for e in engines if e in ("ours", "onnx", "onnx-int8")]
