@@ -323,6 +323,13 @@ def test_without_two_whole_views_nothing_is_known():
     assert verdict_of(None) is verdict_of(weighed(start, start, one, two)) is Verdict.NOT_KNOWN
 
 
+def test_a_copy_of_the_start_or_of_a_view_is_no_second_opinion():
+    _, (start, one, two) = scorers(0.8, 0.8, 0.85)
+    assert weighed(start + one, start, one, start.copy()) is None
+    assert weighed(start + one, start, one, 3 * one) is None
+    assert weighed(start + one, start, one, start.copy(), two).views == ("0", "2")
+
+
 def test_views_choose_the_student_that_is_most_clearly_better():
     def chosen(*gains, else_start):
         found = [Evidence(gain=gain, low=gain - 1, high=gain + 1, pairs=9, views=("a", "b")) for gain in gains]

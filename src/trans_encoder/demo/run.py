@@ -107,19 +107,28 @@ def run_demo(
     """
     recipe = recipe or Recipe()
     _claim(out, model or "the encoders that are fetched")
+    given = demo_models() if model is None else None
     folder = write_reference(out / "text")
-    documents = read_documents(folder)
-    gold = Gold.load(documents)
-    figures = {"TF-IDF": gold.tfidf()}
-    member, teachers = _given(model, gold, figures)
-    text = Text.read(folder, duplicates="near")
-    if not is_sentence_encoder(member.bi) and member.bi not in KNOWN:
-        start = bootstrap(text, member.bi, out=out / "tuned", pooling="mean", **recipe.tuning)
-        member = MemberConfig(bi=str(Layout(out / "tuned").trained("bi")), plm=member.bi, name="python")
-        figures["after contrastive tuning"] = gold.bi(start)
+    documents, text = read_documents(folder), Text.read(folder, duplicates="near")
+    plm = str(given.bi) if given else str(model)
+    is_bare = plm not in KNOWN and not is_sentence_encoder(plm)
+    member = MemberConfig(bi=plm, plm=str(given.reranker) if given else None, name="python")
+    if is_bare:
+        tuned = bootstrap(text, plm, out=out / "tuned", pooling="mean", **recipe.tuning)
+        member = MemberConfig(bi=str(Layout(out / "tuned").trained("bi")), plm=plm, name="python")
     answers = first_answers(documents, member.bi, out=out / "index")
     answered(answers)
 
+    gold = Gold.load(documents)
+    figures = {"TF-IDF": gold.tfidf()}
+    start = BiEncoder.load(plm, pooling="mean" if is_bare else None)
+    figures["all-MiniLM-L6-v2" if given else "start"] = gold.bi(start)
+    if given:
+        figures["e5-small-v2"] = gold.bi(BiEncoder.load(given.teacher))
+        figures["ms-marco-MiniLM-L-12-v2"] = gold.cross(CrossEncoder.load(given.reranker), retriever=start)
+    if is_bare:
+        figures["after contrastive tuning"] = gold.bi(tuned)
+    teachers = [str(given.teacher)] if given else []
     result = distil(text, member, teachers=teachers, out=out / "run", pairs=recipe.pairs, **recipe.distillation)
     figures["our bi-encoder"] = gold.bi(result.bi)
     figures["our cross-encoder"] = gold.cross(result.cross, retriever=result.bi)
@@ -137,25 +146,11 @@ def run_demo(
         run=result.folder,
         report=write_report([result.folder]),
         text=folder,
-        start=model or member.bi,
+        start=plm,
         summary=result.summary,
     )
     write_json(out / "demo.json", demo.to_dict())
     return demo
-
-
-def _given(model: str | None, gold: Gold, figures: dict[str, Figures]) -> tuple[MemberConfig, list[str]]:
-    """Return the member that learns and its teachers, and measure each as it comes."""
-    if model is not None:
-        bare = model not in KNOWN and not is_sentence_encoder(model)
-        figures["start"] = gold.bi(BiEncoder.load(model, pooling="mean" if bare else None))
-        return MemberConfig(bi=model, name="python"), []
-    models = demo_models()
-    start = BiEncoder.load(models.bi)
-    figures["all-MiniLM-L6-v2"] = gold.bi(start)
-    figures["e5-small-v2"] = gold.bi(BiEncoder.load(models.teacher))
-    figures["ms-marco-MiniLM-L-12-v2"] = gold.cross(CrossEncoder.load(models.reranker), retriever=start)
-    return MemberConfig(bi=str(models.bi), plm=str(models.reranker), name="python"), [str(models.teacher)]
 
 
 def first_answers(documents: Mapping[str, list[str]], model: str, *, out: Path) -> Answers:

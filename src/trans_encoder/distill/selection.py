@@ -25,6 +25,7 @@ MARGIN = 0.0
 FEWEST_VIEWS = 2
 """With the start, three scorers identify a one-factor model."""
 _RESAMPLES, _LEVEL, _FACTOR_STEPS = 1000, 0.95, 50
+_SAME = 0.999  # rank correlation from which two scorers count as one
 _HIGHEST_LOADING = 0.98  # a scorer that equals the factor would leave nothing to the others
 
 Floats = NDArray[np.float64]
@@ -49,10 +50,17 @@ def weigh_views(start: Scores, student: Scores, views: Mapping[str, Scores]) -> 
     Views must not come from the start. That the student learnt from them is allowed for: what it only took over of a
     view's errors counts as error.
     """
-    known = {name: scores for name, scores in views.items() if not np.isnan(scores).any() and np.ptp(scores) > 0}
+    ranks = {"": _standard_ranks(start)}
+    for name, scores in views.items():
+        if not np.isnan(scores).any() and np.ptp(scores) > 0:
+            own = _standard_ranks(scores)
+            # A copy of the start, or of another view, is not a second opinion.
+            if all(np.mean(own * other) < _SAME for other in ranks.values()):
+                ranks[name] = own
+    _, *known = ranks
     if len(known) < FEWEST_VIEWS:
         return None
-    columns = np.stack([_standard_ranks(scores) for scores in (start, *known.values(), student)], axis=1)
+    columns = np.stack([*ranks.values(), _standard_ranks(student)], axis=1)
     gains = 100 * _gains(_resampled_correlations(columns))
     low, high = np.quantile(gains[1:], [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     return Evidence(gain=float(gains[0]), low=float(low), high=float(high), pairs=len(start), views=tuple(known))
@@ -75,7 +83,8 @@ def _gains(correlations: Floats) -> Floats:
     """
     scorers = correlations[:, :-1, :-1]
     loadings = _loadings(scorers)
-    shares = np.linalg.solve(scorers, correlations[:, :-1, -1:])[..., 0]
+    # Resamples of few pairs can make two scorers alike, so the matrix need not have an inverse.
+    shares = (np.linalg.pinv(scorers, hermitian=True) @ correlations[:, :-1, -1:])[..., 0]
     return np.asarray((shares * loadings).sum(axis=1) - loadings[:, 0], dtype=np.float64)
 
 
