@@ -45,7 +45,7 @@ audit: $(READY) ## Look for known weaknesses in what constraints.txt pins; needs
 	$(BIN)/python -m pip install --quiet pip-audit
 	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
-demo: $(READY) ## Train two models from plain text in a few minutes: MODEL=folder OUT=folder
+demo: $(READY) ## Answer questions about Python, then teach two models, in minutes: MODEL=folder OUT=folder
 	$(BIN)/trans-encoder demo $(if $(MODEL),--model $(MODEL)) $(if $(OUT),--out $(OUT))
 
 docs: $(READY) ## Build the documentation site in build/site, without a network

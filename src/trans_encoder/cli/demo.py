@@ -45,8 +45,6 @@ def _answers(answers: "Answers") -> Shown:
     return [
         f"Before any training, {answers.sentences:,} sentences about Python. {answers.question}",
         *(f"  {found}" for found in answers.found),
-        f"{answers.groups:,} groups of sentences mean the same; the largest begins with",
-        *(f"  {text}" for text in answers.group),
         "Now the training.",
     ]
 

@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trans_encoder.answers.duplicates import find_duplicates
 from trans_encoder.answers.index import build_index
 from trans_encoder.data.corpus import Corpus
 from trans_encoder.data.documents import text_files
@@ -25,7 +24,7 @@ from trans_encoder.participants import MemberConfig
 from trans_encoder.report import ModelKey, save_evaluation, write_report
 from trans_encoder.runs.layout import Layout
 
-QUESTION = "How do I get out of a loop before it ends?"
+QUESTION = "What happens when I divide by zero?"
 """What the demo looks up first; not one of the graded questions."""
 _SHOWN = 3
 
@@ -51,10 +50,6 @@ class Answers:
     found: list[str]
     """The sentences nearest to the question, best first, each with its topic."""
     sentences: int
-    groups: int
-    """Groups of sentences that mean the same."""
-    group: list[str]
-    """The sentences of the largest group whose wordings differ."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +111,7 @@ def run_demo(
     if is_bare:
         tuned = bootstrap(text, plm, out=out / "tuned", pooling="mean", **recipe.tuning)
         member = MemberConfig(bi=str(Layout(out / "tuned").trained("bi")), plm=plm, name="python")
-    answers = first_answers(documents, member.bi, out=out / "index")
+    answers = first_answers(documents, member.bi, out=out / "index", reranker=given.reranker if given else None)
     answered(answers)
 
     gold = Gold.load(documents)
@@ -153,20 +148,13 @@ def run_demo(
     return demo
 
 
-def first_answers(documents: Mapping[str, list[str]], model: str, *, out: Path) -> Answers:
-    """Search the text and find its duplicates with a bi-encoder as it comes."""
+def first_answers(documents: Mapping[str, list[str]], model: str, *, out: Path, reranker: Path | None) -> Answers:
+    """Search the text with a bi-encoder, and a re-ranker if there is one, as they come."""
     owners = {sentence: topic for topic in sorted(documents) for sentence in documents[topic]}
     corpus = Corpus.from_texts(list(owners), columns={"topic": list(owners.values())})
-    index = build_index(corpus, out, models=[model])
-    hits = index.search(QUESTION, top=_SHOWN)
-    groups = list(find_duplicates(index))
-    return Answers(
-        question=QUESTION,
-        found=[f"{hit.text} ({hit.columns['topic']})" for hit in hits],
-        sentences=len(owners),
-        groups=len(groups),
-        group=groups[0].texts[:_SHOWN] if groups else [],
-    )
+    cross = None if reranker is None else CrossEncoder.load(reranker)
+    hits = build_index(corpus, out, models=[model]).search(QUESTION, top=_SHOWN, cross=cross)
+    return Answers(QUESTION, [f"{hit.text} ({hit.columns['topic']})" for hit in hits], sentences=len(owners))
 
 
 def _claim(out: Path, start: str) -> None:
