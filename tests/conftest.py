@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -352,3 +353,27 @@ def tickets(tmp_path, sentences):
     path = tmp_path / "tickets.csv"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+class WordOverlap:
+    """A teacher that knows the degree of likeness of every pair: the share of words in common, and noise."""
+
+    kind = "bi"
+
+    def __init__(self, name="exact", *, noise=0.0, sign=1):
+        self.name, self.noise, self.sign = name, noise, sign
+
+    def score(self, pairs):
+        shares = [
+            len(set(left.split()) & set(right.split())) / max(len(set(left.split()) | set(right.split())), 1)
+            for left, right, _ in pairs.rows()
+        ]
+        random = np.random.default_rng(len(self.name))
+        exact = self.sign * np.array(shares) + self.noise * random.normal(size=len(pairs))
+        return np.clip(exact, -1, 1).astype(np.float32)
+
+
+@pytest.fixture(scope="session")
+def held_out() -> PairSet:
+    """Sixty pairs to judge by."""
+    return graded(60, seed=9).without_scores()

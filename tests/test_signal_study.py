@@ -7,36 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import graded
+from conftest import WordOverlap
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.probes import light_edit
 
 sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
 from probes import LEVELS, ProbeScores, heavy_edit, make_probe_set
 from signals import SIGNALS, measure_signals, parts_for
-
-
-class Scorer:
-    """A teacher that knows the degree of likeness of every pair: the share of words in common, and noise."""
-
-    kind = "bi"
-
-    def __init__(self, name="exact", *, noise=0.0, sign=1):
-        self.name, self.noise, self.sign = name, noise, sign
-
-    def score(self, pairs):
-        shares = [
-            len(set(left.split()) & set(right.split())) / max(len(set(left.split()) | set(right.split())), 1)
-            for left, right, _ in pairs.rows()
-        ]
-        random = np.random.default_rng(len(self.name))
-        exact = self.sign * np.array(shares) + self.noise * random.normal(size=len(pairs))
-        return np.clip(exact, -1, 1).astype(np.float32)
-
-
-@pytest.fixture(scope="module")
-def held_out():
-    return graded(60, seed=9).without_scores()
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +66,7 @@ def test_probes_are_no_more_than_its_signals_need(held_out):
 
 
 def test_agreement_beyond_wording_is_a_partial_correlation(probes):
-    exact = scores_of(probes, Scorer())
+    exact = scores_of(probes, WordOverlap())
     random = np.random.default_rng(0).permutation(exact.plain)
     beyond = SIGNALS["start beyond overlap"].measure
     assert beyond(exact) is None
@@ -110,13 +87,13 @@ def test_edits_know_no_language(text):
 
 
 def test_the_better_of_two_encoders_has_the_better_signals(probes):
-    exact, noisy = (scores_of(probes, Scorer(noise=noise)) for noise in (0.0, 0.3))
+    exact, noisy = (scores_of(probes, WordOverlap(noise=noise)) for noise in (0.0, 0.3))
     for name in ("overlap", "probe order", "probe scale", "edit", "swap"):
         assert SIGNALS[name].measure(exact) > SIGNALS[name].measure(noisy), name
 
 
 def test_agreements_are_rank_correlations_with_what_is_known(probes):
-    exact, opposite = scores_of(probes, Scorer()), scores_of(probes, Scorer(sign=-1))
+    exact, opposite = scores_of(probes, WordOverlap()), scores_of(probes, WordOverlap(sign=-1))
     for name in ("teacher", "partner", "others", "start"):
         assert SIGNALS[name].measure(exact) is None
         assert SIGNALS[name].measure(replace(exact, **{name: exact.plain})) == pytest.approx(100)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from conftest import TINY_RUN, contents, graded
+from conftest import TINY_RUN, WordOverlap, contents, graded
 from trans_encoder.cli import app
 from trans_encoder.config import make_config
 from trans_encoder.data.pairs import PairSet
@@ -31,29 +31,6 @@ from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.evaluation.metrics import spearman
 from trans_encoder.presets import PRESETS
 from trans_encoder.runs.records import Evidence
-
-
-class Scorer:
-    """A teacher that knows the degree of likeness of every pair: the share of words in common, and noise."""
-
-    kind = "bi"
-
-    def __init__(self, name="exact", *, noise=0.0, sign=1):
-        self.name, self.noise, self.sign = name, noise, sign
-
-    def score(self, pairs):
-        shares = [
-            len(set(left.split()) & set(right.split())) / max(len(set(left.split()) | set(right.split())), 1)
-            for left, right, _ in pairs.rows()
-        ]
-        random = np.random.default_rng(len(self.name))
-        exact = self.sign * np.array(shares) + self.noise * random.normal(size=len(pairs))
-        return np.clip(exact, -1, 1).astype(np.float32)
-
-
-@pytest.fixture(scope="module")
-def held_out():
-    return graded(60, seed=9).without_scores()
 
 
 @pytest.fixture(scope="module")
@@ -127,14 +104,14 @@ def test_shared_wording_needs_no_white_space():
 
 
 def test_the_judge_prefers_the_better_encoder(judge):
-    scores = [judge(Scorer(noise=noise)) for noise in (0.0, 0.2, 0.6)]
+    scores = [judge(WordOverlap(noise=noise)) for noise in (0.0, 0.2, 0.6)]
     assert scores == sorted(scores, reverse=True)
     assert 0 < scores[-1] < scores[0] <= 100
     assert sum(each.weight for each in WEIGHTS.values()) == pytest.approx(1)
 
 
 def test_a_mean_of_noisy_encoders_is_judged_better_than_each(judge):
-    team = [Scorer(name, noise=0.3) for name in ("one", "three")]
+    team = [WordOverlap(name, noise=0.3) for name in ("one", "three")]
     assert judge.together(team) > max(judge(member) for member in team)
 
 
@@ -143,7 +120,7 @@ def test_judges_are_told_apart_and_can_be_sent_to_another_process(held_out, judg
     assert LabelFreeJudge.of(held_out, seed=4).fingerprint != judge.fingerprint
     sent = pickle.loads(pickle.dumps(judge))
     assert sent.fingerprint == judge.fingerprint
-    assert sent(Scorer(noise=0.3)) == judge(Scorer(noise=0.3))
+    assert sent(WordOverlap(noise=0.3)) == judge(WordOverlap(noise=0.3))
 
 
 @pytest.mark.parametrize(("count", "expected"), [(20, 5), (96, 24), (300, 32), (1000, 50), (9000, 256)])

@@ -71,7 +71,7 @@ def demo_models(cache: Path | None = None) -> DemoModels:
             with atomic_folder(models.teacher) as target:
                 convert_teacher(archive, _TEACHER_FOLDER, target, config=BertConfig(**_CONFIG))
             with atomic_folder(models.reranker) as target:
-                convert_reranker(archive, _RERANKER_FOLDER, target, config=BertConfig(**_CONFIG, num_labels=1))
+                convert_reranker(archive, _RERANKER_FOLDER, target, config=BertConfig(**_CONFIG | {"num_labels": 1}))
     return models
 
 
