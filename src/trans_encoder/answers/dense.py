@@ -1,8 +1,7 @@
 """Search by vectors: exact for small collections, in clusters for large ones.
 
-Large collections are cut into clusters of about `_CLUSTER` vectors. All members of a cluster are searched together, in
-the clusters nearest to theirs, as one matrix multiplication; so the cost per text does not grow with the collection,
-but for finding the clusters themselves, which is small.
+Large collections are cut into clusters of about `_CLUSTER` vectors, and every text looks into the `_PROBED` clusters
+nearest to it; so the cost per text does not grow with the collection, but for finding the clusters, which is small.
 """
 
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from trans_encoder.progress import progress
 EXACT = 20_000
 """The largest number of vectors that is searched exhaustively."""
 _CLUSTER = 256
-_PROBED = 48
+_PROBED = 96
 _TRAINING = 32
 """Vectors for each cluster that k-means looks at."""
 _ITERATIONS = 6
@@ -62,12 +61,7 @@ class DenseIndex:
         depth = min(depth, self._count)
         if self._clusters is None:
             return _knn(queries, self._vectors, depth)
-        positions = np.full((len(queries), depth), -1, dtype=np.int64)
-        scores = np.zeros((len(queries), depth), dtype=np.float32)
-        for row, query in enumerate(queries):
-            found, score = self._clusters.search(query[None], depth, probed=self._probed, near=query)
-            positions[row, : found.shape[1]], scores[row, : score.shape[1]] = found[0], score[0]
-        return positions, scores
+        return self._clusters.search(queries, depth, probed=self._probed)
 
     def neighbours(self, depth: int) -> Iterator[Neighbours]:
         """Yield the nearest other texts of every text, in blocks and in no particular order."""
@@ -86,30 +80,37 @@ class DenseIndex:
 
 
 class _Clusters:
-    """Vectors in the order of their clusters."""
+    """An inverted file: vectors in 16 bits, by cluster; every query looks into the clusters nearest to itself."""
 
     def __init__(self, vectors: npt.NDArray[Any], *, seed: int, cache: Path | None) -> None:
-        self._centroids, assigned = _cached_clusters(vectors, seed=seed, cache=cache)
+        centroids, assigned = _cached_clusters(vectors, seed=seed, cache=cache)
         self._order = np.argsort(assigned, kind="stable")
-        self._bounds = np.searchsorted(assigned[self._order], np.arange(len(self._centroids) + 1))
-        self._vectors = np.asarray(vectors[self._order], dtype=np.float16)
+        self._vectors = vectors
+        width = centroids.shape[1]
+        self._centroids = faiss.IndexFlatIP(width)
+        self._centroids.add(centroids)
+        half = faiss.ScalarQuantizer.QT_fp16
+        self._index = faiss.IndexIVFScalarQuantizer(self._centroids, width, len(centroids), half, _INNER, False)
+        self._index.is_trained = True  # the centroids are there, and 16-bit floats need no training
+        for start in range(0, len(vectors), _BLOCK):
+            self._add(vectors[start : start + _BLOCK], np.ascontiguousarray(assigned[start : start + _BLOCK]))
+
+    def _add(self, vectors: npt.NDArray[Any], assigned: Positions) -> None:
+        """Add vectors whose clusters are known; faiss has this for C arrays only."""
+        part = np.ascontiguousarray(vectors, dtype=np.float32)
+        self._index.add_core(len(part), faiss.swig_ptr(part), None, faiss.swig_ptr(assigned))
 
     def neighbours(self, depth: int, *, probed: int) -> Iterator[tuple[Positions, tuple[Positions, Vectors]]]:
-        """Search every cluster's members in the clusters nearest to it."""
-        for start, stop, centroid in zip(self._bounds[:-1], self._bounds[1:], self._centroids, strict=True):
-            if stop > start:
-                members = np.asarray(self._vectors[start:stop], dtype=np.float32)
-                yield self._order[start:stop], self.search(members, depth, probed=probed, near=centroid)
+        """Search all vectors, those of a cluster one after the other, because they look into the same clusters."""
+        for start in range(0, len(self._order), _BLOCK):
+            queries = self._order[start : start + _BLOCK]
+            yield queries, self.search(np.asarray(self._vectors[queries], dtype=np.float32), depth, probed=probed)
 
-    def search(self, queries: Vectors, depth: int, *, probed: int, near: Vectors) -> tuple[Positions, Vectors]:
-        """Search the clusters nearest to a vector."""
-        _, clusters = faiss.knn(near[None], self._centroids, min(probed, len(self._centroids)), metric=_INNER)
-        slices = [(self._bounds[cluster], self._bounds[cluster + 1]) for cluster in clusters[0]]
-        vectors = np.concatenate([self._vectors[start:stop] for start, stop in slices]).astype(np.float32)
-        order = np.concatenate([self._order[start:stop] for start, stop in slices])
-        depth = min(depth, len(vectors))
-        positions, scores = _knn(queries, vectors, depth)
-        return np.where(positions >= 0, order[positions], -1), scores
+    def search(self, queries: Vectors, depth: int, *, probed: int) -> tuple[Positions, Vectors]:
+        """Search for each query in the clusters nearest to it."""
+        self._index.nprobe = min(probed, self._index.nlist)
+        scores, positions = self._index.search(np.ascontiguousarray(queries, dtype=np.float32), depth)
+        return np.asarray(positions, dtype=np.int64), np.where(positions >= 0, scores, 0).astype(np.float32)
 
 
 _INNER = faiss.METRIC_INNER_PRODUCT
