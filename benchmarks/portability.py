@@ -27,8 +27,8 @@ PAIRS = [
 ]
 
 LOADED = """
-import json, sys
-import numpy, sentence_transformers, transformers
+import inspect, json, sys
+import numpy, sentence_transformers, torch, transformers
 folder = sys.argv[1]
 content = json.load(open(folder + "/expected.json"))
 embeddings = content["bi"]
@@ -36,7 +36,10 @@ if embeddings is not None:
     bi = sentence_transformers.SentenceTransformer(folder + "/bi", device="cpu")
     embeddings = [bi.encode([pair[side] for pair in content["pairs"]]) for side in (0, 1)]
 cross = sentence_transformers.CrossEncoder(folder + "/cross", device="cpu")
-probabilities = cross.predict([tuple(pair) for pair in content["pairs"]])
+# A re-ranker keeps its own activation, often none, which versions before 4 do not read: ask for probabilities.
+names = inspect.signature(cross.predict).parameters
+sigmoid = {"activation_fn" if "activation_fn" in names else "activation_fct": torch.nn.Sigmoid()}
+probabilities = cross.predict([tuple(pair) for pair in content["pairs"]], **sigmoid)
 def off(found, expected):
     return float(numpy.abs(numpy.asarray(found) - numpy.asarray(expected)).max())
 print(json.dumps({
