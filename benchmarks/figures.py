@@ -33,6 +33,8 @@ def problems_of(figure) -> list[str]:
     problems = []
     for quote in figure["quotes"]:
         text = (ROOT / quote["file"]).read_text(encoding="utf-8")
+        if "section" in quote:
+            text = text.partition(f"\n## {quote['section']}\n")[2].partition("\n## ")[0]
         lines = [line for line in text.splitlines() if line.startswith(quote["line"])]
         if len(lines) != 1:
             problems.append(f"{quote['file']}: {len(lines)} lines begin with {quote['line']!r}, expected one")
