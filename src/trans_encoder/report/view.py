@@ -198,7 +198,7 @@ class RunView:
     @cached_property
     def gradients(self) -> list[Scatter]:
         """What each cross-encoder's loss still asks of its logits after training, by label (the paper's appendix)."""
-        loss, charts = self.folder.config["cross"]["loss"], []
+        loss, charts = self.folder.config.get("cross", {}).get("loss", "bce"), []
         for teacher, student in pairwise(self.label_files):
             if student.kind == "cross" and teacher.same_pairs(student):
                 rows = labels.sample_rows(teacher.rows, size=_SCATTER_POINTS)
