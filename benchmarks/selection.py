@@ -79,6 +79,9 @@ class Recorder:
     def agreement(self, *given: Any, **named: Any) -> None:
         return self.judge.agreement(*given, **named)
 
+    def weigh(self, *given: Any, **named: Any) -> None:
+        return self.judge.weigh(*given, **named)
+
     def floor(self) -> None:
         return self.judge.floor()
 

@@ -68,8 +68,8 @@ class JudgeStarts:
         if self.judge is None:
             return StartEntry(source=start.source, score=None)
         try:
-            encoder = start.load()
-            return StartEntry(source=start.source, score=self.judge(encoder), flips=told_flips(encoder))
+            score = self.judge(start)  # by reference: texts that are unknown to the model are refused
+            return StartEntry(source=start.source, score=score, flips=told_flips(start.load()))
         except DataError as error:
             raise RunError(f"start of {start.name}: {error}") from error
 

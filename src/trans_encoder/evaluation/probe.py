@@ -70,9 +70,13 @@ def probe(model: Scorer | str | Path, *, texts: Iterable[str] = (), limit: int =
     )
 
 
-def told_flips(encoder: Scorer) -> float:
-    """Return how often a model scores the paraphrase above the flip in the hand-written cases, in percent."""
-    return _figure(flip_scores(encoder, written_flips())).right
+def told_flips(encoder: Scorer) -> float | None:
+    """Return how often a model scores the paraphrase above the flip in the hand-written cases, in percent.
+
+    None if it gives scores that are not finite; whoever needs its scores says so.
+    """
+    scores = flip_scores(encoder, written_flips())
+    return _figure(scores).right if np.isfinite(scores).all() else None
 
 
 def flip_scores(encoder: Scorer, flips: Sequence[Flip]) -> np.ndarray[Any, np.dtype[np.float64]]:
