@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sentence_transformers
 import torch
 
 from trans_encoder.config import TrainingPlan
@@ -62,6 +63,17 @@ def test_a_cross_encoder_labels_on_the_scale_it_was_taught_whatever_the_loss(ber
         scores = train(CrossEncoder.load(bert, seed=1), taught, plan=plan, options=options).encoder.score(taught)
         spans[loss] = (scores[0::2].mean(), scores[1::2].mean())
     assert spans == {loss: pytest.approx((0.1, 0.9), abs=0.1) for loss in spans}
+
+
+def test_a_re_ranker_of_logits_gives_probabilities_elsewhere_once_it_is_trained(bert, pairs, tmp_path):
+    reranker = CrossEncoder.load(bert, seed=1)
+    reranker.model.activation_fn = torch.nn.Identity()
+    options = TrainingOptions(folder=tmp_path / "training")
+    trained = train(reranker, labelled(pairs), plan=PLAN, options=options).encoder
+    trained.save(tmp_path / "saved")
+    given = [(first, second) for first, second, _ in pairs.rows()]
+    elsewhere = sentence_transformers.CrossEncoder(str(tmp_path / "saved"), device="cpu").predict(given)
+    np.testing.assert_allclose(elsewhere, trained.score(pairs), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ENCODERS)

@@ -35,7 +35,6 @@ def calibrate_to(encoder: CrossEncoder, labelled: PairSet) -> None:
         logger.warning("%s orders the pairs against its teachers; its head is left as it was", encoder.name)
         return
     calibrate_head(encoder, slope=slope, intercept=intercept)
-    encoder.model.activation_fn = nn.Sigmoid()
 
 
 def calibrated_line(logits: NDArray[np.floating], labels: NDArray[np.floating]) -> tuple[float, float]:

@@ -85,6 +85,9 @@ def train(
         raise DataError("training needs pairs with labels; got none. Label the pairs first (trans-encoder label)")
     objective = Imitation(student, labelled, plan=plan, both_orders=both_orders)
     training = fit(student, objective, plan=plan, options=options)
+    if student.kind == "cross":
+        # A re-ranker may come with another activation; wherever it is loaded now, it must give what it was taught.
+        student.model.activation_fn = nn.Sigmoid()
     return replace(training, cuts=count_cuts(student, labelled, max_tokens=objective.max_tokens))
 
 
