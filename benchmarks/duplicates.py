@@ -1,6 +1,6 @@
 """Finding duplicates without labels, on corpora whose duplicates are known; and the constants of the estimator.
 
-    python benchmarks/duplicates.py fit DATA --model STATIC --out src/trans_encoder/answers/constants.json
+    python benchmarks/duplicates.py fit DATA --model STATIC --out src/trans_encoder/answers/probability/constants.json
     python benchmarks/duplicates.py report DATA --model all-MiniLM-L6-v2 --cache CACHE --out duplicates.json
     python benchmarks/duplicates.py semhash DATA --model potion-base-8M        # in an environment with semhash
     python benchmarks/duplicates.py flips DATA                                 # pairs that a flip alone separates
@@ -108,8 +108,8 @@ def setting(data: Path) -> list[Known]:
 
 
 def embedded(corpus: Known, embedder, cache: Path | None):
-    from trans_encoder.answers.embedded import Embedded
     from trans_encoder.answers.index import build_index
+    from trans_encoder.answers.retrieval.embedded import Embedded
     from trans_encoder.data.corpus import Corpus
 
     rows = Corpus.from_texts(corpus.texts)
@@ -123,12 +123,12 @@ def fit(arguments) -> None:
     """Fit the weights of the evidence by logistic regression, every corpus with the same weight."""
     from sklearn.linear_model import LogisticRegression
 
-    from trans_encoder.answers.candidates import find_candidates
-    from trans_encoder.answers.dense import DenseIndex
-    from trans_encoder.answers.embedder import load_embedder
-    from trans_encoder.answers.evidence import TEXT_FEATURES
-    from trans_encoder.answers.lexical import LexicalIndex
-    from trans_encoder.answers.probability import measure_scale, pair_evidence
+    from trans_encoder.answers.probability.estimate import measure_scale, pair_evidence
+    from trans_encoder.answers.probability.evidence import TEXT_FEATURES
+    from trans_encoder.answers.retrieval.candidates import find_candidates
+    from trans_encoder.answers.retrieval.dense import DenseIndex
+    from trans_encoder.answers.retrieval.embedder import load_embedder
+    from trans_encoder.answers.retrieval.lexical import LexicalIndex
 
     evidence, labels, names = [], [], []
     for model in arguments.model:
@@ -203,7 +203,7 @@ def report(arguments) -> None:
     from sentence_transformers.util import paraphrase_mining_embeddings
 
     from trans_encoder.answers.duplicates import duplicates_of
-    from trans_encoder.answers.embedder import load_embedder
+    from trans_encoder.answers.retrieval.embedder import load_embedder
     from trans_encoder.encoders import CrossEncoder
 
     embedder = load_embedder(arguments.model)

@@ -45,13 +45,13 @@ class Clock:
 
 
 def ours(path: Path, model: str, size: int, beside: str | None) -> dict:
-    from trans_encoder.answers.candidates import find_candidates
     from trans_encoder.answers.deciding import decide, score_candidates
-    from trans_encoder.answers.dense import DenseIndex
-    from trans_encoder.answers.embedded import Embedded
-    from trans_encoder.answers.embedder import load_embedder
-    from trans_encoder.answers.lexical import LexicalIndex
-    from trans_encoder.answers.probability import estimate_probability
+    from trans_encoder.answers.probability.estimate import estimate_probability
+    from trans_encoder.answers.retrieval.candidates import find_candidates
+    from trans_encoder.answers.retrieval.dense import DenseIndex
+    from trans_encoder.answers.retrieval.embedded import Embedded
+    from trans_encoder.answers.retrieval.embedder import load_embedder
+    from trans_encoder.answers.retrieval.lexical import LexicalIndex
     from trans_encoder.data.corpus import Corpus
 
     texts, embedder = read(path, size), load_embedder([model])
@@ -91,7 +91,7 @@ def recall(rows, dense) -> float:
 def mining(path: Path, model: str, size: int, _beside: str | None) -> dict:
     from sentence_transformers.util import paraphrase_mining_embeddings
 
-    from trans_encoder.answers.embedder import load_embedder
+    from trans_encoder.answers.retrieval.embedder import load_embedder
 
     texts, embedder = read(path, size), load_embedder([model])
     clock = Clock()

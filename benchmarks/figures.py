@@ -34,7 +34,7 @@ def problems_of(figure) -> list[str]:
     for quote in figure["quotes"]:
         text = (ROOT / quote["file"]).read_text(encoding="utf-8")
         if "section" in quote:
-            text = re.split(r"\n##+ ", text.partition(f"\n## {quote['section']}\n")[2])[0]
+            text = re.split(r"\n##+ ", re.split(rf"\n##+ {re.escape(quote['section'])}\n", text)[-1])[0]
         lines = [line for line in text.splitlines() if line.startswith(quote["line"])]
         if len(lines) != 1:
             problems.append(f"{quote['file']}: {len(lines)} lines begin with {quote['line']!r}, expected one")

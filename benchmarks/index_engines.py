@@ -37,7 +37,7 @@ class Clock:
 def with_faiss(vectors, chosen, folder, clock):
     import pyarrow as pa
 
-    from trans_encoder.answers.dense import DenseIndex
+    from trans_encoder.answers.retrieval.dense import DenseIndex
 
     ids = pa.table({"id": [str(number) for number in range(len(vectors))]})
     with pa.OSFile(str(folder / "rows.arrow"), "wb") as file, pa.ipc.new_file(file, ids.schema) as writer:

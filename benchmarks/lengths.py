@@ -3,8 +3,8 @@
     python benchmarks/lengths.py --teacher all-MiniLM-L6-v2 --student bert-mini --data-dir DATA
 
 A bi-encoder and a cross-encoder learn the teacher's cosines of STS pairs cut to 32 and 64 tokens. Both are evaluated
-on long texts, at the length of the training and at the model's own. A long text is several STS-B test sentences joined;
-its partner is their partners joined, and the gold is the mean of their scores.
+on long texts, at the length of the training, at twice and four times that, and at the model's own. A long text is
+several STS-B test sentences joined; its partner is their partners joined, and the gold is the mean of their scores.
 """
 
 import argparse
@@ -46,23 +46,30 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--pairs", type=int, default=2000)
     parser.add_argument("--tests", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     transformers.utils.logging.disable_progress_bar()
     task = load_task("sts-b", data_dir=arguments.data_dir, inductive=True)
-    pairs = task.pairs.sample(arguments.pairs, seed=0)
+    pairs = task.pairs.sample(arguments.pairs, seed=arguments.seed)
     labelled = pairs.with_scores(BiEncoder.load(arguments.teacher).score(pairs))
     tests = [joined(task.tests["stsb"], sentences=number, count=arguments.tests) for number in (1, 4, 12)]
     for kind, plan in PLANS.items():
-        student = (BiEncoder if kind == "bi" else CrossEncoder).load(arguments.student)
+        student = (
+            BiEncoder.load(arguments.student)
+            if kind == "bi"
+            else CrossEncoder.load(arguments.student, seed=arguments.seed)
+        )
         own = student.max_tokens
         for trained in (False, True):
             if trained:
                 with tempfile.TemporaryDirectory() as folder:
-                    train(student, labelled, plan=plan, options=TrainingOptions(folder=Path(folder)))
+                    train(
+                        student, labelled, plan=plan, options=TrainingOptions(folder=Path(folder), seed=arguments.seed)
+                    )
             elif kind == "cross":
                 continue  # its head is random before the training
             for test in tests:
-                for length in (plan.max_tokens, own):
+                for length in (plan.max_tokens, 2 * plan.max_tokens, 4 * plan.max_tokens, own):
                     student.model.max_seq_length = length
                     cuts, score = count_cuts(student, test.pairs), evaluate(student, test).average
                     row = [

@@ -13,7 +13,7 @@ import numpy as np
 
 from trans_encoder.data.pairs import PairSet, Scores
 from trans_encoder.data.words import FEWEST_WORDS, joined, words_of
-from trans_encoder.distill.probes import light_edit, word_overlap
+from trans_encoder.distill.judges.probes import light_edit, word_overlap
 from trans_encoder.errors import DataError
 
 LEVELS = ("itself", "light edit", "heavy edit", "another sentence")

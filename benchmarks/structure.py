@@ -63,8 +63,17 @@ def own_imports(path: Path) -> set[str]:
             parent = node.module.partition(".")[2]
             for alias in node.names:  # `from package import module` is an import of the module
                 child = f"{parent}.{alias.name}".lstrip(".")
-                found.add(child if child in known else parent)
+                found.add(child if child in known and alias.name not in door(parent) else parent)
     return found - {""}
+
+
+def door(package: str) -> set[str]:
+    """Return the names that a package itself offers, some of which are names of its modules as well."""
+    path = SOURCE.joinpath(*package.split("."), "__init__.py")
+    if not path.exists():
+        return set()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
 
 
 def step_stack() -> list[str]:

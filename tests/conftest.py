@@ -336,7 +336,7 @@ def other_static(tmp_path_factory, sentences):
 @pytest.fixture(scope="session")
 def embedder(static):
     """The first static model, loaded to embed with."""
-    from trans_encoder.answers.embedder import load_embedder
+    from trans_encoder.answers.retrieval.embedder import load_embedder
 
     return load_embedder([str(static)])
 

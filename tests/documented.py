@@ -20,9 +20,10 @@ ROOT = Path(__file__).parent.parent
 PROGRAMS = ("trans-encoder", "python", "make", "pip", "docker", "torchrun", "accelerate", ".ci/run", ".ci/versions")
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
 TARGETS = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+# One write for each program: those in the background record themselves at the same time.
 RECORD = """#!/bin/sh
-printf '%s\\037' {name} "$@" >> "$RECORD"
-printf '\\036' >> "$RECORD"
+words=$(printf '%s\\037' {name} "$@")
+printf '%s\\036' "$words" >> "$RECORD"
 """
 
 
@@ -55,7 +56,12 @@ def commands(script, folder):
     record.unlink(missing_ok=True)
     environment = {**os.environ, "PATH": f"{made}:{os.environ['PATH']}", "RECORD": str(record)}
     done = subprocess.run(
-        ["bash", "-eu", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        ["bash", "-eu", "-c", f"{script}\nwait"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, f"{script}\n{done.stderr}"
     lines = record.read_text(encoding="utf-8").split("\036")[:-1] if record.exists() else []

@@ -2,9 +2,8 @@
 
 import pytest
 
-from trans_encoder.config import MemberConfig, RunConfig, load_config, make_config, parse_overrides
+from trans_encoder.config import PRESETS, MemberConfig, RunConfig, load_config, make_config, parse_overrides
 from trans_encoder.errors import ConfigurationError
-from trans_encoder.presets import PRESETS
 from trans_encoder.runs.differences import differences
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -66,6 +67,12 @@ def test_no_module_imports_itself_in_a_circle():
     known = {name_of(path) for path in MODULES}
     graph = {name_of(path): (imported(path, at_run_time=True) & known) - {name_of(path)} for path in MODULES}
     assert list(TopologicalSorter(graph).static_order())
+
+
+def test_no_module_imports_more_than_twelve_others():
+    own_imports = runpy.run_path(str(ROOT / "benchmarks" / "structure.py"))["own_imports"]
+    counts = {name_of(path): len(own_imports(path)) for path in MODULES}
+    assert {name: count for name, count in counts.items() if count > 12} == {}
 
 
 def test_no_catch_all_modules():

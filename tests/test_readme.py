@@ -127,7 +127,7 @@ def test_the_make_targets_exist():
 
 
 def test_the_presets_are_those_of_the_table():
-    from trans_encoder.presets import PRESETS
+    from trans_encoder.config import PRESETS
 
     for name, preset in PRESETS.items():
         (row,) = [line for line in README.splitlines() if line.startswith("|") and f"`{name}`" in line]

@@ -12,17 +12,13 @@ if TYPE_CHECKING:
     from trans_encoder.answers.duplicates import find_duplicates
     from trans_encoder.answers.found import Duplicates
     from trans_encoder.answers.index import Index, build_index
-    from trans_encoder.config import RunConfig, load_config
-    from trans_encoder.data.corpus import Corpus
-    from trans_encoder.data.pairs import PairSet
-    from trans_encoder.data.tasks import Task, TestSet, load_task
-    from trans_encoder.data.text import Text
+    from trans_encoder.config import MemberConfig, RunConfig, TeacherConfig, load_config
+    from trans_encoder.data import Corpus, PairSet, Task, TestSet, Text, load_task
     from trans_encoder.distill.bootstrap import bootstrap
     from trans_encoder.distill.distil import distil
-    from trans_encoder.distill.ensemble import ensemble_run
     from trans_encoder.distill.labels import PseudoLabels, label
     from trans_encoder.distill.learn import learn
-    from trans_encoder.distill.result import Result
+    from trans_encoder.distill.results import Result, ensemble_run
     from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
     from trans_encoder.errors import ConfigurationError, DataError, MissingExtraError, RunError, TransEncoderError
     from trans_encoder.evaluation.evaluate import Evaluation, evaluate
@@ -30,7 +26,6 @@ if TYPE_CHECKING:
     from trans_encoder.exporting import export
     from trans_encoder.mining import mine
     from trans_encoder.paper.experiment import experiment
-    from trans_encoder.participants import MemberConfig, TeacherConfig
     from trans_encoder.report import write_report
     from trans_encoder.serve import serve_index
 
@@ -46,23 +41,23 @@ _HOMES = {
     "Duplicates": "answers.found",
     "Evaluation": "evaluation.evaluate",
     "Index": "answers.index",
-    "MemberConfig": "participants",
+    "MemberConfig": "config",
     "MissingExtraError": "errors",
     "PairSet": "data.pairs",
     "ProbeResult": "evaluation.probe",
     "PseudoLabels": "distill.labels",
-    "Result": "distill.result",
+    "Result": "distill.results",
     "RunConfig": "config",
     "RunError": "errors",
     "Task": "data.tasks",
-    "TeacherConfig": "participants",
+    "TeacherConfig": "config",
     "TestSet": "data.tasks",
     "Text": "data.text",
     "TransEncoderError": "errors",
     "bootstrap": "distill.bootstrap",
     "build_index": "answers.index",
     "distil": "distill.distil",
-    "ensemble_run": "distill.ensemble",
+    "ensemble_run": "distill.results",
     "evaluate": "evaluation.evaluate",
     "experiment": "paper.experiment",
     "export": "exporting",

@@ -111,8 +111,14 @@ def write_json(path: Path, content: Any, *, make_parents: bool = True) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read back an object that `write_json` wrote."""
-    return dict(json.loads(path.read_text(encoding="utf-8")))
+    """Read back an object that `write_json` wrote; whatever else is there is a ValueError."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"expected a JSON object, found {type(found).__name__}")
+    return found
 
 
 def sha256(path: Path) -> str:

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from trans_encoder.answers.duplicates import find_duplicates
-from trans_encoder.answers.embedded import Embedded
 from trans_encoder.answers.found import Duplicates
 from trans_encoder.answers.grouping import Grouper, representative
+from trans_encoder.answers.retrieval.embedded import Embedded
 from trans_encoder.cli import app
 from trans_encoder.data.corpus import Corpus
 from trans_encoder.encoders import CrossEncoder

@@ -7,10 +7,10 @@ import pytest
 
 from killing import killed, killed_until_it_ends
 from trans_encoder.answers import store
-from trans_encoder.answers.dense import DenseIndex
-from trans_encoder.answers.embedder import Embedder, load_embedder
 from trans_encoder.answers.index import Index, build_index
-from trans_encoder.answers.lexical import LexicalIndex
+from trans_encoder.answers.retrieval.dense import DenseIndex
+from trans_encoder.answers.retrieval.embedder import Embedder, load_embedder
+from trans_encoder.answers.retrieval.lexical import LexicalIndex
 from trans_encoder.data.corpus import Corpus
 from trans_encoder.errors import ConfigurationError, DataError
 
@@ -203,3 +203,30 @@ def test_the_manifest_names_the_models(tmp_path, static):
     manifest = json.loads((tmp_path / "i" / "index.json").read_text(encoding="utf-8"))
     assert manifest["models"] == [str(static)]
     assert "model.safetensors" in manifest["fingerprints"][0]
+
+
+@pytest.mark.parametrize("name", ["rows-00001.arrow", "texts-00001.arrow"])
+def test_a_damaged_table_is_refused_by_name_with_a_remedy_that_works(tmp_path, embedder, name):
+    import shutil
+
+    corpus, out = Corpus.from_texts(["one boat", "two lamps"]), tmp_path / "i"
+    before = content(build_index(corpus, out, models=embedder))
+    damaged = bytearray((out / name).read_bytes())
+    damaged[len(damaged) // 2] ^= 0xFF
+    (out / name).write_bytes(damaged)
+    with pytest.raises(DataError, match=rf"{name} is missing or damaged.*remove the folder"):
+        Index.open(out)
+    shutil.rmtree(out)
+    assert content(build_index(corpus, out, models=embedder)) == before
+
+
+def test_a_damaged_cache_is_made_again_and_never_outlives_a_change(tmp_path, embedder, sentences):
+    out = tmp_path / "i"
+    index = build_index(Corpus.from_texts(sentences[:30]), out, models=embedder)
+    expected, cache = index.probability, out / "cache-00001-probability.json"
+    cache.write_text('{"scale": 5}', encoding="utf-8")
+    again = build_index(Corpus.from_texts(sentences[:30]), out, models=embedder)
+    assert again.probability == expected
+    assert "scores" in cache.read_text(encoding="utf-8")
+    build_index(Corpus.from_texts(sentences[:40]), out, models=embedder)
+    assert not list(out.glob("cache-*"))

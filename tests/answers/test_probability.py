@@ -8,11 +8,11 @@ from typer.testing import CliRunner
 
 from conftest import graded
 from trans_encoder.answers.deciding import Scored, decide, pair_probabilities
-from trans_encoder.answers.dense import DenseIndex
-from trans_encoder.answers.edits import lightly_edited
-from trans_encoder.answers.embedded import Embedded
-from trans_encoder.answers.evidence import text_evidence
-from trans_encoder.answers.probability import Probability, Scale, estimate_probability
+from trans_encoder.answers.probability.edits import lightly_edited
+from trans_encoder.answers.probability.estimate import Probability, Scale, estimate_probability
+from trans_encoder.answers.probability.evidence import text_evidence
+from trans_encoder.answers.retrieval.dense import DenseIndex
+from trans_encoder.answers.retrieval.embedded import Embedded
 from trans_encoder.cli import app
 from trans_encoder.data.corpus import Corpus
 from trans_encoder.data.writers import write_pairs

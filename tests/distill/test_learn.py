@@ -13,7 +13,7 @@ from killing import killed_until_it_ends
 from trans_encoder.cli import app
 from trans_encoder.config import MemberConfig
 from trans_encoder.data.writers import write_pairs
-from trans_encoder.distill.labels import label
+from trans_encoder.distill.labels.pseudo_labels import label
 from trans_encoder.distill.learn import learn, read_labels
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.errors import DataError, RunError

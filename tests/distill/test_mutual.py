@@ -7,9 +7,9 @@ import torch
 from conftest import TINY_RUN
 from trans_encoder.config import make_config
 from trans_encoder.distill.distil import distil
-from trans_encoder.distill.labels import PseudoLabels
+from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
 from trans_encoder.distill.team import resolve_members
-from trans_encoder.encoders import BiEncoder
+from trans_encoder.encoders import BiEncoder, load_encoder
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.report import write_report
 
@@ -32,6 +32,8 @@ def test_a_poor_start_is_helped_by_a_better_member(poor, roberta, pairs, dev, tm
     member = result.members["poor"]
     assert member.bi.score > member.start_score + 5
     assert member.bi.helped
+    best = max(result.members, key=lambda name: result.members[name].bi.score)
+    assert result.to_ship == {"bi": tmp_path / "run" / "best" / best / "bi"}
 
 
 def test_in_a_sequential_ensemble_each_member_learns_from_the_one_before(bert, roberta, pairs, dev, tmp_path):
@@ -51,6 +53,11 @@ def test_in_a_sequential_ensemble_each_member_learns_from_the_one_before(bert, r
     last = BiEncoder.load(tmp_path / "cycle-1" / "roberta-48" / "bi").score(pairs)
     np.testing.assert_allclose(teachers[2, "bert-32", "bi"].scores, last, atol=1e-6)
     assert result.cycles == 2
+    assert {kind: folder.parent.parent.name for kind, folder in result.to_ship.items()} == {
+        "bi": "best",
+        "cross": "best",
+    }
+    assert all(load_encoder(folder).kind == kind for kind, folder in result.to_ship.items())
     assert write_report([tmp_path]).exists()
 
 

@@ -6,7 +6,7 @@ from sentence_transformers import SentenceTransformer
 from conftest import TINY_RUN
 from trans_encoder.config import MemberConfig
 from trans_encoder.distill.distil import distil
-from trans_encoder.distill.labels import PseudoLabels
+from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
 from trans_encoder.encoders import BiEncoder
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trans_encoder.distill.scales import at_quantiles, combined, laid_on, uniform_ranks
+from trans_encoder.distill.labels.scales import at_quantiles, combined, laid_on, uniform_ranks
 from trans_encoder.errors import DataError
 
 

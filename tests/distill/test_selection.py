@@ -9,14 +9,13 @@ from typer.testing import CliRunner
 
 from conftest import TINY_RUN, WordOverlap, contents, graded
 from trans_encoder.cli import app
-from trans_encoder.config import make_config
+from trans_encoder.config import PRESETS, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.distil import distil
-from trans_encoder.distill.judges import WEIGHTS, Comparison, DevJudge, LabelFreeJudge, hold_out
-from trans_encoder.distill.probes import light_edit, make_probes, word_overlap
-from trans_encoder.distill.result import Result
-from trans_encoder.distill.selection import (
+from trans_encoder.distill.judges.judge import WEIGHTS, Comparison, DevJudge, LabelFreeJudge, hold_out
+from trans_encoder.distill.judges.probes import light_edit, make_probes, word_overlap
+from trans_encoder.distill.judges.selection import (
     LEARNT,
     Candidate,
     Verdict,
@@ -26,10 +25,10 @@ from trans_encoder.distill.selection import (
     verdict_of,
     weigh_views,
 )
+from trans_encoder.distill.results.result import Result
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.evaluation.metrics import spearman
-from trans_encoder.presets import PRESETS
 from trans_encoder.runs.records import Evidence
 
 

@@ -13,8 +13,8 @@ from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
 from trans_encoder.distill.bootstrap import bootstrap
 from trans_encoder.distill.distil import distil
-from trans_encoder.distill.judges import LabelFreeJudge, hold_out
-from trans_encoder.distill.labels import PseudoLabels
+from trans_encoder.distill.judges.judge import LabelFreeJudge, hold_out
+from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
 from trans_encoder.distill.planning import plan_run
 from trans_encoder.distill.team import ANCHOR, SMALL_STEPS, TEAM_STEPS, may_know_labels, resolve_members
 from trans_encoder.encoders import BiEncoder, CrossEncoder

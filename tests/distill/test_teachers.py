@@ -15,10 +15,10 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.writers import write_pairs
 from trans_encoder.distill.distil import distil
-from trans_encoder.distill.ensemble import ensemble_run
-from trans_encoder.distill.labels import PseudoLabels, Vote, agreed, label
+from trans_encoder.distill.labels.pseudo_labels import PseudoLabels, Vote, agreed, label
+from trans_encoder.distill.labels.teachers import FunctionTeacher, LexicalTeacher, ScoreFile
 from trans_encoder.distill.planning import plan_run
-from trans_encoder.distill.teachers import FunctionTeacher, LexicalTeacher, ScoreFile
+from trans_encoder.distill.results.ensemble import ensemble_run
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.calibrating import calibrate_to, calibrated_line
 from trans_encoder.encoders.matching import match_tokens
@@ -107,7 +107,7 @@ def test_pairs_that_a_file_does_not_score_are_left_to_the_others(taught):
 def test_a_bi_encoder_learns_labels_on_its_own_scale(taught, monkeypatch, bert, pairs):
     """What it is taught has the distribution of its own first scores, in the order of the labels."""
     own, labels = labels_of(taught, "bi").by_teacher["bert-32"], labels_of(taught, "cross")
-    from trans_encoder.distill.labels import on_scale_of
+    from trans_encoder.distill.labels.pseudo_labels import on_scale_of
 
     targets = on_scale_of(labels, own).scores
     np.testing.assert_allclose(np.sort(targets), np.sort(own), atol=1e-6)
@@ -286,7 +286,7 @@ def _alike(noise):
 def test_two_other_views_decide_whether_a_strong_start_is_replaced(
     margin, cycle, helped, summary, start, pairs, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("trans_encoder.distill.selection.MARGIN", margin)
+    monkeypatch.setattr("trans_encoder.distill.judges.selection.MARGIN", margin)
     settings = {**RUN, "selection": "label-free", "formulation": "bi"}
     result = distil(pairs, str(start), teachers=[_alike(0), _alike(1)], out=tmp_path / "taught", **settings)
     chosen = result.members["start"].bi

@@ -12,7 +12,7 @@ from conftest import TINY_RUN
 from trans_encoder.config import TrainingPlan
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.distil import distil
-from trans_encoder.distill.labels import label
+from trans_encoder.distill.labels.pseudo_labels import label
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.errors import ConfigurationError, DataError, RunError, TransEncoderError

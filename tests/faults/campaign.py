@@ -3,22 +3,36 @@
 import multiprocessing
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
+from faults.jobs import Job, other_jobs
 from faults.kills import changes, kills
-from faults.laboratory import Laboratory
+from faults.laboratory import Laboratory, Problem
 from faults.plan import Fault, Outcome, suffer
 from faults.storage import storage_faults
 
 
 def all_faults(lab: Laboratory, root: Path, *, seed: int, others: int, times: int, each: int) -> list[Fault]:
-    """Return every kill and every fault of storage."""
+    """Return every kill of a run and of the other jobs, and every fault of storage."""
     points = changes(lab, root / "watched")
     files = sorted(name for name in lab.expected if name not in ("config.json", "environment.json"))
     return [
         *kills(lab, points, seed=seed, others=others, times=times),
         *storage_faults(points, seed=seed, each=each, files=files),
+        *(fault for job in other_jobs(lab, root) for fault in job_kills(job, root, seed=seed, times=times // 3)),
     ]
+
+
+def job_kills(job: Job, root: Path, *, seed: int, times: int) -> Iterator[Fault]:
+    """Yield the kills of a job that is not a run: at each of its changes, and at random times."""
+    points = changes(job, root / f"watched-{job.name}")
+    for fault in kills(job, points, seed=seed, others=len(points), times=times):
+        yield Fault(f"{fault.kind}, {job.name}", fault.detail, partial(_inject, fault, job))
+
+
+def _inject(fault: Fault, job: Job, _lab: Laboratory, folder: Path) -> Problem:
+    return fault.inject(job, folder)
 
 
 def outcomes(lab: Laboratory, root: Path, faults: list[Fault], *, jobs: int) -> Iterator[Outcome]:

@@ -7,31 +7,23 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from fuzz.counting import count_csv, count_nonblank, count_tsv
+from fuzz import answers
+from fuzz.counting import count_nonblank
 from fuzz.mutation import TOKENS, mutate
-from fuzz.sound import arrow_bytes, markdown, pairs_csv, pairs_jsonl, pairs_tsv, plain_text, table
+from fuzz.reading import TABLES, Surprise, Target, quietly, unexplained
+from fuzz.sound import arrow_bytes, markdown, plain_text, table
 from trans_encoder.config import JobConfig, RunConfig, load_config, parse_overrides
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.text import Text
-from trans_encoder.distill.labels import PseudoLabels
+from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
 from trans_encoder.errors import DataError, TransEncoderError
-
-Surprise = str | None
-Target = Callable[[Random, Path], Surprise]
 
 _MEMBER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-_TABLES: dict[str, tuple[Callable[[Random], bytes], Callable[[bytes], int]]] = {
-    "jsonl": (pairs_jsonl, count_nonblank),
-    "tsv": (pairs_tsv, lambda content: count_tsv(content) - 1),
-    "csv": (pairs_csv, lambda content: count_csv(content) - 1),
-}
-
-
 def line_table(ending: str, *, packed: bool = False) -> Target:
     """Fuzz pairs in a format of lines."""
-    make, count = _TABLES[ending]
+    make, count = TABLES[ending]
 
     def target(random: Random, folder: Path) -> Surprise:
         content = mutate(random, make(random))
@@ -49,7 +41,7 @@ def _read(path: Path, columns: tuple[str, ...] | None, *, expected: int) -> Surp
     try:
         pairs = PairSet.read(path, columns=columns, skip_bad=True)
     except DataError as error:
-        return _unexplained(error, path) or _accepted(path, columns)
+        return unexplained(error, path) or _accepted(path, columns)
     report = pairs.report
     assert report is not None
     if report.read != len(pairs) or report.read + report.bad != expected:
@@ -57,7 +49,7 @@ def _read(path: Path, columns: tuple[str, ...] | None, *, expected: int) -> Surp
     try:
         strict = PairSet.read(path, columns=columns)
     except DataError as error:
-        return _unexplained(error, path) if report.bad else f"refused without a bad line: {error}"
+        return unexplained(error, path) if report.bad else f"refused without a bad line: {error}"
     if report.bad:
         return f"{report.bad} bad lines were accepted"
     return None if strict.hash == pairs.hash else "read differently when nothing may be left out"
@@ -71,17 +63,10 @@ def _accepted(path: Path, columns: tuple[str, ...] | None) -> Surprise:
     return "read when nothing may be left out, refused otherwise"
 
 
-def _unexplained(error: TransEncoderError, path: Path) -> Surprise:
-    message = str(error)
-    if str(path) not in message:
-        return f"the message does not name the file: {message}"
-    return f"a message of {len(message):,} characters" if len(message) > 20_000 else None
-
-
 def damaged_gzip(random: Random, folder: Path) -> Surprise:
     """Damage the packed bytes; whatever unpacks whole must be read whole."""
-    ending = random.choice(tuple(_TABLES))
-    make, count = _TABLES[ending]
+    ending = random.choice(tuple(TABLES))
+    make, count = TABLES[ending]
     path = folder / f"p.{ending}.gz"
     path.write_bytes(mutate(random, gzip.compress(make(random), mtime=0)))
     try:
@@ -100,7 +85,7 @@ def bomb(random: Random, folder: Path) -> Surprise:
         filling = random.choice((b"\0", b"a", b"a" * 1000 + b"\n", b"a" * 500 + b"\t" + b"b" * 500 + b"\n"))
         for _ in range(size >> 20):
             file.write(filling * ((1 << 20) // len(filling)))
-    return _quietly(lambda: PairSet.read(path, skip_bad=True))
+    return quietly(lambda: PairSet.read(path, skip_bad=True))
 
 
 def arrow_table(ending: str) -> Target:
@@ -121,7 +106,7 @@ def damaged_arrow(ending: str) -> Target:
         path = folder / f"p.{ending}"
         path.write_bytes(mutate(random, arrow_bytes(random, table(random), ending=ending)))
         read = random.choice((PairSet.read, PairSet.open, Text.read, Text.open, PseudoLabels.open))
-        return _quietly(lambda: read(path), name=path)
+        return quietly(lambda: read(path), name=path)
 
     return target
 
@@ -135,7 +120,7 @@ def raw_text(random: Random, folder: Path) -> Surprise:
     try:
         found = Text.read(path, line=line, duplicates=random.choice(("keep", "exact", "near")), skip_bad=True)
     except DataError as error:
-        return _unexplained(error, path)
+        return unexplained(error, path)
     report = found.report
     assert report is not None
     expected = count_nonblank(content)
@@ -149,11 +134,11 @@ def raw_text(random: Random, folder: Path) -> Surprise:
 def text_table(random: Random, folder: Path) -> Surprise:
     """Fuzz text in tables and Markdown: read or refused, kept sentences counted."""
     ending = random.choice(("md", "jsonl", "tsv", "csv"))
-    make = {"md": markdown} | {name: make for name, (make, _) in _TABLES.items()}
+    make = {"md": markdown} | {name: make for name, (make, _) in TABLES.items()}
     path = folder / f"t.{ending}"
     path.write_bytes(mutate(random, make[ending](random)))
     column = random.choice((None, "sentence1", "2"))
-    return _quietly(lambda: Text.read(path, column=column, skip_bad=random.random() < 0.8), name=path)
+    return quietly(lambda: Text.read(path, column=column, skip_bad=random.random() < 0.8), name=path)
 
 
 _SETTINGS = """seed = 7|cycles = 2|strategy = "refresh"|both_orders = true|anchor = 0.5|device = "cpu"
@@ -206,14 +191,6 @@ def _sound_job(load: Callable[[], JobConfig]) -> Surprise:
     return f"members called {unsafe}" if unsafe or len(set(map(str.lower, names))) < len(names) else None
 
 
-def _quietly(work: Callable[[], object], *, name: Path | None = None) -> Surprise:
-    try:
-        work()
-    except TransEncoderError as error:
-        return None if name is None else _unexplained(error, name)
-    return None
-
-
 def nothing_but_noise(random: Random, folder: Path) -> Surprise:
     """Fuzz every ending with bytes that never were a file of its kind."""
     ending = random.choice(("jsonl", "tsv", "csv", "parquet", "arrow", "txt", "md", "toml", "tsv.gz", "xlsx", ""))
@@ -223,7 +200,7 @@ def nothing_but_noise(random: Random, folder: Path) -> Surprise:
     if ending == "toml":
         return _sound_job(lambda: load_config(path))
     read = random.choice((PairSet.read, Text.read))
-    return _quietly(lambda: read(path), name=path)
+    return quietly(lambda: read(path), name=path)
 
 
 TARGETS: dict[str, tuple[Target, int]] = {
@@ -242,6 +219,13 @@ TARGETS: dict[str, tuple[Target, int]] = {
     "TOML": (toml, 22),
     "--set": (overrides, 22),
     "noise": (nothing_but_noise, 10),
+    "corpus": (answers.corpus, 15),
+    "labels to learn": (answers.labels, 10),
+    "--where": (answers.condition, 15),
+    "index folder": (answers.damaged_index, 6),
+    "duplicates folder": (answers.damaged_duplicates, 6),
+    "audit answers": (answers.audit_answers, 6),
+    "growing index": (answers.grown_index, 2),
     "gzip bombs": (bomb, 0),
 }
 """Each target and its share of the cases; bombs are few, because each takes a second."""

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from conftest import graded
 from trans_encoder.cli import app
-from trans_encoder.config import make_config
+from trans_encoder.config import PRESETS, make_config
 from trans_encoder.data.tasks import Task, TestSet, load_task
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.known import KNOWN
@@ -24,7 +24,6 @@ from trans_encoder.paper.printed import figure, find_reference, hub_names, paper
 from trans_encoder.paper.scale import Scale
 from trans_encoder.paper.study import AVERAGE, Question, Study, heading
 from trans_encoder.paper.table import Cell, Line, Table
-from trans_encoder.presets import PRESETS
 
 BINARY = ("qqp", "qnli", "mrpc")
 SIZES = {"train": 60, "dev": 24, "test": 30}

@@ -1,6 +1,5 @@
 """Some faults of every kind, put into real runs; `make faults` does it at length."""
 
-from collections import Counter
 from random import Random
 
 import pytest
@@ -37,11 +36,19 @@ def not_survived(faults, lab, root):
 
 
 def test_a_killed_run_ends_the_same(lab, faults, root):
-    kills = [fault for fault in faults if fault.kind.startswith("killed")]
+    kills = [fault for fault in faults if fault.kind.startswith("killed") and "," not in fault.kind]
     assert len(kills) > 150
-    chosen = kills[7::23]
-    assert len(Counter(fault.kind for fault in chosen)) == 4
+    kinds = sorted({fault.kind for fault in kills})
+    assert len(kinds) == 4
+    chosen = [fault for kind in kinds for fault in [each for each in kills if each.kind == kind][7::53]]
     assert not_survived(chosen, lab, root) == []
+
+
+@pytest.mark.parametrize("job", ["index", "duplicates", "audit", "learn"])
+def test_other_jobs_that_are_killed_end_the_same(lab, faults, root, job):
+    kills = [fault for fault in faults if fault.kind.endswith(f", {job}")]
+    assert len(kills) > 10
+    assert not_survived(kills[3 :: max(1, len(kills) // 3)], lab, root / job) == []
 
 
 def test_a_run_survives_its_storage(lab, faults, root):

@@ -14,7 +14,8 @@ from trans_encoder.runs.layout import scratch
 from trans_encoder.runs.run import Run
 from trans_encoder.runs.stages import Stage
 
-LONG = 0.3
+LONG = 0.3  # asleep; recorded times are rounded to milliseconds, so the checks below ask for a little less
+MEASURED = 0.9 * LONG
 
 
 def claim(path):
@@ -47,7 +48,7 @@ def test_the_time_of_a_failed_attempt_counts(tmp_path):
         run.complete([Stage("whole", {}, fail_after_a_while)])
     with claim(tmp_path / "run") as run:
         run.complete([Stage("whole", {}, write)])
-    assert seconds(tmp_path / "run") >= LONG
+    assert seconds(tmp_path / "run") >= MEASURED
     assert not scratch(tmp_path / "run" / "whole").exists()
 
 
@@ -59,7 +60,7 @@ def test_the_time_of_a_killed_attempt_counts_up_to_its_last_checkpoint(tmp_path)
     assert killed(work, tmp_path / "run", place="whole")
     with claim(tmp_path / "run") as run:
         run.complete([Stage("whole", {}, write)])
-    assert seconds(tmp_path / "run") >= LONG
+    assert seconds(tmp_path / "run") >= MEASURED
 
 
 def test_the_time_of_parts_made_by_an_earlier_attempt_counts(tmp_path):
@@ -72,7 +73,7 @@ def test_the_time_of_parts_made_by_an_earlier_attempt_counts(tmp_path):
         run.complete([Stage("whole", {"from": "this"}, fail_after_a_while, parts=(part,))])
     with claim(tmp_path / "run") as run:
         run.complete([Stage("whole", {"from": "this"}, write, parts=(part,))])
-    assert seconds(tmp_path / "run") >= 2 * LONG
+    assert seconds(tmp_path / "run") >= 2 * MEASURED
 
 
 @pytest.mark.parametrize("note", ["", "{}", '{"seconds": "long"}'])

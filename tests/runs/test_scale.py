@@ -20,9 +20,9 @@ from scale.works import LONG, die, sleep_or_fail
 from trans_encoder.config import EngineConfig, load_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.text import Text
-from trans_encoder.distill import shards
 from trans_encoder.distill.bootstrap import bootstrap
 from trans_encoder.distill.distil import distil
+from trans_encoder.distill.labels import shards
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders import tokens
 from trans_encoder.encoders.trainer import Share

@@ -146,13 +146,13 @@ class Audit:
         if whole < len(content):  # killed while it wrote: that answer was never confirmed
             with path.open("r+b") as file:
                 file.truncate(whole)
-        for place, line in enumerate(content[:whole].decode("utf-8").splitlines(), start=1):
+        for place, line in enumerate(content[:whole].split(b"\n")[:-1], start=1):
             try:
                 said = json.loads(line)
                 number, answer = said["number"], said["answer"]
                 if number not in self._by_number or answer not in (*ANSWER_NAMES, None):
                     raise ValueError("no such pair or answer")
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise DataError(f"{path}, line {place} cannot be read ({error}); correct or remove the line") from error
             self.answers.pop(number, None)
             if answer is not None:

@@ -7,13 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trans_encoder.answers.candidates import Candidates, crowd_of, pair_scores
-from trans_encoder.answers.embedded import Embedded
-from trans_encoder.answers.embedder import Embedder
-from trans_encoder.answers.evidence import FLIPPED, Differences, flips_of, is_flip
-from trans_encoder.answers.probability import (
+from trans_encoder.answers.probability import FLIPPED, Differences, Probability, flips_of, is_flip
+from trans_encoder.answers.probability.estimate import (
     Floats,
-    Probability,
     Scale,
     constants,
     edited_sample,
@@ -23,8 +19,8 @@ from trans_encoder.answers.probability import (
     random_pairs,
     sigmoid,
 )
-from trans_encoder.data.corpus import ID
-from trans_encoder.data.pairs import PairSet
+from trans_encoder.answers.retrieval import Candidates, Embedded, Embedder, crowd_of, pair_scores
+from trans_encoder.data import ID, PairSet
 from trans_encoder.encoders import CrossEncoder, Encoder
 from trans_encoder.errors import ConfigurationError
 

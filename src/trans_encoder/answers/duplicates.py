@@ -9,18 +9,23 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from trans_encoder.answers.candidates import Candidates, find_candidates
 from trans_encoder.answers.deciding import Scored, decide, score_candidates
-from trans_encoder.answers.dense import DenseIndex
-from trans_encoder.answers.embedded import Embedded, joined
-from trans_encoder.answers.embedder import Embedder, load_embedder
 from trans_encoder.answers.found import DuplicatePair, Duplicates, Group
 from trans_encoder.answers.grouping import Grouper, representative
 from trans_encoder.answers.index import Index
-from trans_encoder.answers.lexical import LexicalIndex
 from trans_encoder.answers.probability import Probability, estimate_probability
-from trans_encoder.data.corpus import ID, Corpus
-from trans_encoder.distill.result import Result
+from trans_encoder.answers.retrieval import (
+    Candidates,
+    DenseIndex,
+    Embedded,
+    Embedder,
+    LexicalIndex,
+    find_candidates,
+    joined,
+    load_embedder,
+)
+from trans_encoder.data import ID, Corpus
+from trans_encoder.distill.results import Result
 from trans_encoder.encoders import CrossEncoder
 from trans_encoder.errors import ConfigurationError
 

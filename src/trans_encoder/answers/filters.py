@@ -1,6 +1,7 @@
 """Filters on the columns of an index: `status == "open" and year >= 2020`, read safely, answered by Arrow."""
 
 import ast
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Gt: pc.greater,
     ast.GtE: pc.greater_equal,
 }
+_SHOWN = 200
 _HELP = (
     'write conditions such as status == "open" and year >= 2020, language in ["en", "de"], not (priority < 3); '
     'a column whose name is not a plain word is col("its name")'
@@ -27,14 +29,16 @@ _HELP = (
 
 def matching(table: pa.Table, condition: str) -> npt.NDArray[np.bool_]:
     """Tell for each row whether it meets a condition; a missing value meets none."""
+    shown = condition if len(condition) <= _SHOWN else f"{condition[:_SHOWN]}..."  # as messages quote it
     try:
-        tree = ast.parse(condition.strip(), mode="eval").body
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(condition.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ConfigurationError(f"the filter {condition!r} cannot be read; {_HELP}") from None
+        raise ConfigurationError(f"the filter {shown!r} cannot be read; {_HELP}") from None
     try:
-        flags = _evaluate(tree, table, condition)
-    except pa.ArrowException as error:
-        raise ConfigurationError(f"the filter {condition!r} cannot be answered: {error}; {_HELP}") from error
+        flags = _evaluate(tree, table, shown)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError, RecursionError) as error:  # 80-bit numbers
+        raise ConfigurationError(f"the filter {shown!r} cannot be answered: {error}; {_HELP}") from error
     return np.asarray(pc.fill_null(flags, False).to_numpy(zero_copy_only=False), dtype=bool)
 
 
@@ -86,7 +90,7 @@ def _column(node: ast.expr, table: pa.Table, condition: str) -> Any:
             raise ConfigurationError(f"the filter {condition!r}: expected a column before the comparison; {_HELP}")
     if name not in table.column_names:
         known = ", ".join(repr(column[:40]) for column in table.column_names[:12])
-        raise ConfigurationError(f"the filter {condition!r} names the column {name!r}; the index has: {known}")
+        raise ConfigurationError(f"the filter {condition!r} names the column {name[:40]!r}; the index has: {known}")
     return table[name]
 
 

@@ -87,7 +87,7 @@ class Duplicates:
             candidates = pq.read_table(place / CANDIDATES)
             probability = Probability.from_dict(summary.pop("probability"))
             return cls(pairs, groups, probability, summary.pop("rows"), summary, candidates)
-        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, pa.ArrowException) as error:
             raise DataError(f"{folder} does not hold what `duplicates` writes ({error}); run it again") from error
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from trans_encoder.answers.embedded import Embedded, Positions
+from trans_encoder.answers.retrieval import Embedded, Positions
 
 _LOOKED_AT = 40
 """Members of a side that a merge of large groups is decided on."""

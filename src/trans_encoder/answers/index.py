@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,28 +11,33 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trans_encoder.answers.dense import DenseIndex
-from trans_encoder.answers.embedded import Embedded, Positions, distinct
-from trans_encoder.answers.embedder import Embedder, load_embedder
-from trans_encoder.answers.hits import Hit
-from trans_encoder.answers.lexical import LexicalIndex
 from trans_encoder.answers.probability import Probability, estimate_probability
+from trans_encoder.answers.retrieval import (
+    DenseIndex,
+    Embedded,
+    Embedder,
+    LexicalIndex,
+    Positions,
+    distinct,
+    load_embedder,
+)
+from trans_encoder.answers.searching import Hit
 from trans_encoder.answers.store import (
-    CLUSTERS,
     MANIFEST,
     PENDING,
-    PROBABILITY,
     Manifest,
+    clean_up,
     commit,
     embed_texts,
     locked,
     open_files,
+    write_cache,
 )
-from trans_encoder.data.corpus import ID, TEXT, Corpus
+from trans_encoder.data import ID, TEXT, Corpus
 from trans_encoder.encoders import CrossEncoder
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.files import read_json, write_json
-from trans_encoder.runs.layout import LOCK
+from trans_encoder.runs import LOCK
 
 PLACE = "__text__"
 """The column of stored rows that gives the position of their text."""
@@ -71,7 +76,14 @@ class Index:
         """Open an index; its models are loaded when they are needed."""
         folder = Path(path)
         manifest = Manifest.read(folder)
-        return cls(folder, manifest, _embedded(folder, manifest), trust_remote_code=trust_remote_code)
+        try:
+            embedded = _embedded(folder, manifest)
+        except DataError:
+            if (newer := Manifest.read(folder)).generation == manifest.generation:
+                raise
+            # A writer replaced the files in between.
+            manifest, embedded = newer, _embedded(folder, newer)
+        return cls(folder, manifest, embedded, trust_remote_code=trust_remote_code)
 
     def __len__(self) -> int:
         return len(self.embedded)
@@ -88,7 +100,9 @@ class Index:
     @cached_property
     def dense(self) -> DenseIndex:
         """Search by vectors."""
-        return DenseIndex(self.embedded.vectors, cache=self.path / CLUSTERS)
+        name = "clusters.npz"
+        keep = partial(write_cache, self.path, self.manifest, name)
+        return DenseIndex(self.embedded.vectors, cache=self.path / self.manifest.cache(name), keep=keep)
 
     @cached_property
     def lexical(self) -> LexicalIndex:
@@ -98,11 +112,11 @@ class Index:
     @cached_property
     def probability(self) -> Probability:
         """From scores to probabilities, estimated once for what the index holds and kept with it."""
-        file = self.path / PROBABILITY
-        if file.exists():
-            return Probability.from_dict(read_json(file))
-        found = estimate_probability(self.embedded, self.embedder, self.dense)
-        write_json(file, found.to_dict())
+        try:
+            return Probability.from_dict(read_json(self.path / self.manifest.cache("probability.json")))
+        except (OSError, ValueError, KeyError, TypeError):  # not there yet, or damaged
+            found = estimate_probability(self.embedded, self.embedder, self.dense)
+        write_cache(self.path, self.manifest, "probability.json", lambda file: write_json(file, found.to_dict()))
         return found
 
     def search(
@@ -151,6 +165,7 @@ def build_index(
             manifest = commit(folder, manifest, stored, pa.table({TEXT: texts}), (*kept, *shards))
         else:
             manifest = old
+            clean_up(folder, manifest)
     report = IndexReport(len(table), len(texts), **counts, embedded=len(new))
     return Index(folder, manifest, _embedded(folder, manifest), report, trust_remote_code, embedder)
 
@@ -170,7 +185,7 @@ def _embedder(models: Sequence[str] | Embedder | None, old: Manifest | None, *, 
 
 def _refuse_foreign(folder: Path) -> None:
     """Refuse a folder that holds something else than an index that was begun."""
-    ours = (LOCK, PENDING, MANIFEST, "vectors-", "rows-", "texts-")
+    ours = (LOCK, PENDING, MANIFEST, "vectors-", "rows-", "texts-", "cache-")
     others = [file.name for file in folder.iterdir() if not file.name.startswith(ours)]
     if others:
         raise ConfigurationError(f"{folder} holds other files ({', '.join(sorted(others)[:5])}); give a new folder")

@@ -1,17 +1,17 @@
 """Search: neighbours by vectors and by words, fused by rank, re-ranked by a cross-encoder if there is one."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trans_encoder.answers.embedded import Embedded, Positions
-from trans_encoder.answers.evidence import lowered
 from trans_encoder.answers.filters import matching
-from trans_encoder.answers.hits import Hit
-from trans_encoder.data.pairs import PairSet
+from trans_encoder.answers.probability import lowered
+from trans_encoder.answers.retrieval import Embedded, Positions
+from trans_encoder.data import PairSet
 from trans_encoder.encoders import CrossEncoder
 from trans_encoder.errors import DataError
 
@@ -24,6 +24,25 @@ _LOOKED_AT = 32
 """Texts that a cross-encoder re-ranks, at the least."""
 _RANK = 60  # the usual constant of reciprocal rank fusion
 _BLOCK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A row, how near it is to the text that was searched for, and its other columns."""
+
+    id: str
+    text: str
+    score: float
+    """The cross-encoder's score if there is one, else the cosine."""
+    probability: float
+    """An estimate of how likely the row means the same as the text that was searched for."""
+    columns: dict[str, Any]
+    differs: str | None = None
+    """The flip that alone separates the two texts, such as a negation; the probability is low then."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        return asdict(self)
 
 
 def search(index: "Index", text: str, *, top: int, where: str | None, cross: CrossEncoder | None) -> list[Hit]:

@@ -6,31 +6,34 @@ the same texts with the same model.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from filelock import FileLock, Timeout
+from pydantic.dataclasses import dataclass
 
-from trans_encoder.answers.embedder import Embedder
+from trans_encoder.answers.retrieval import Embedder
 from trans_encoder.data.storage import content_hash, open_table, save_table
 from trans_encoder.errors import DataError, RunError
-from trans_encoder.files import PARTIAL, atomic_file, read_json, write_json
+from trans_encoder.files import PARTIAL, atomic_file, read_json, sha256, write_json
 from trans_encoder.progress import progress
-from trans_encoder.runs.layout import LOCK
+from trans_encoder.runs import LOCK
+
+logger = logging.getLogger(__name__)
 
 MANIFEST, PENDING = "index.json", "pending.json"
 SHARD = 4096
 """Texts embedded before their vectors are written: what a kill can cost."""
 _FORMAT = 1
-_CACHES = "cache"
-CLUSTERS, PROBABILITY = f"{_CACHES}-clusters.npz", f"{_CACHES}-probability.json"
-"""Made of an index when they are first needed, and made again after every change."""
+_AGAIN = "remove the folder and make the index again"
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class Manifest:
     rows: str = ""
     texts: str = ""
     shards: tuple[str, ...] = ()
+    checksums: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of the tables: Arrow trusts a memory-mapped file, and a damaged one would crash the process."""
     format: int = _FORMAT
 
     @classmethod
@@ -53,7 +58,7 @@ class Manifest:
             content = read_json(folder / MANIFEST)
             if content.get("format") != _FORMAT:
                 raise DataError(
-                    f"{folder} is an index of format {content.get('format')!r}, expected {_FORMAT}; make it again"
+                    f"{folder} is an index of format {content.get('format')!r}, expected {_FORMAT}; {_AGAIN}"
                 )
             return cls(**{**content, "shards": tuple(content["shards"])})
         except FileNotFoundError:
@@ -61,7 +66,11 @@ class Manifest:
                 f"{folder} is not an index; make one: trans-encoder index --text FILE --model MODEL --out {folder}"
             ) from None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{folder / MANIFEST} cannot be read ({error}); make the index again") from error
+            raise DataError(f"{folder / MANIFEST} cannot be read ({error}); {_AGAIN}") from error
+
+    def cache(self, name: str) -> str:
+        """Name a file that is made of the index when it is first needed, and made again after every change."""
+        return f"cache-{self.generation:05}-{name}"
 
     def is_of(self, embedder: Embedder) -> bool:
         """Return whether the index was embedded with these very models."""
@@ -82,11 +91,15 @@ def locked(folder: Path) -> Iterator[None]:
 
 def open_files(folder: Path, manifest: Manifest) -> tuple[pa.Table, pa.Table, npt.NDArray[Any]]:
     """Return rows, texts and vectors, memory-mapped as far as they can be."""
+    for name, checksum in manifest.checksums.items():
+        if not (folder / name).is_file() or sha256(folder / name) != checksum:
+            raise DataError(f"{folder / name} is missing or damaged (its checksum differs); {_AGAIN}")
     rows, texts = (open_table(folder / name) for name in (manifest.rows, manifest.texts))
     shards = [_open_shard(folder / name) for name in manifest.shards]
+    widths = {shard.shape[1:] for shard in shards}
+    if len(widths) != 1 or len(*widths) != 1 or sum(map(len, shards)) != len(texts):
+        raise DataError(f"the vectors of {folder} do not go with its {len(texts):,} texts; {_AGAIN}")
     vectors = shards[0] if len(shards) == 1 else np.concatenate(shards)
-    if len(vectors) != len(texts):
-        raise DataError(f"{folder} has {len(texts):,} texts but {len(vectors):,} vectors; make the index again")
     return rows, texts, vectors
 
 
@@ -94,7 +107,7 @@ def embed_texts(folder: Path, texts: Sequence[str], embedder: Embedder, *, manif
     """Embed texts shard by shard, those that are there already apart; return the names of the new files."""
     generation = manifest.generation + 1
     wanted = {"generation": generation, "texts": _hash(texts), "fingerprints": embedder.fingerprints, "shard": SHARD}
-    if not (folder / PENDING).exists() or read_json(folder / PENDING) != wanted:
+    if _pending(folder) != wanted:
         remove_leftovers(folder, manifest)
         write_json(folder / PENDING, wanted)
     names = []
@@ -116,27 +129,58 @@ def commit(folder: Path, manifest: Manifest, rows: pa.Table, texts: pa.Table, sh
     rows_name, texts_name = f"rows-{generation:05}.arrow", f"texts-{generation:05}.arrow"
     save_table(rows, folder / rows_name)
     save_table(texts, folder / texts_name)
-    done = replace(manifest, generation=generation, shards=shards, rows=rows_name, texts=texts_name)
+    checksums = {name: sha256(folder / name) for name in (rows_name, texts_name)}
+    done = replace(
+        manifest, generation=generation, shards=shards, rows=rows_name, texts=texts_name, checksums=checksums
+    )
     write_json(folder / MANIFEST, asdict(done))
     remove_leftovers(folder, done)
     return done
 
 
+def write_cache(folder: Path, manifest: Manifest, name: str, write: Callable[[Path], None]) -> None:
+    """Keep what was made of an index, unless a writer is at work or the folder cannot be written: it is made again."""
+    try:
+        with locked(folder):
+            if Manifest.read(folder).generation == manifest.generation:
+                write(folder / manifest.cache(name))
+    except (RunError, DataError, OSError) as error:
+        logger.debug("%s of %s was not kept: %s", name, folder, error)
+
+
+def clean_up(folder: Path, manifest: Manifest) -> None:
+    """Remove what a change left that was killed when it was all but done; not what one that is to go on needs."""
+    pending = _pending(folder)
+    if pending is None or pending.get("generation") != manifest.generation + 1:
+        remove_leftovers(folder, manifest)
+
+
+def _pending(folder: Path) -> dict[str, Any] | None:
+    """Return what a change that has not ended was about to embed; None if there is none, or it cannot be read."""
+    try:
+        return read_json(folder / PENDING)
+    except (OSError, ValueError):
+        return None
+
+
 def remove_leftovers(folder: Path, manifest: Manifest) -> None:
-    """Remove the files that the manifest does not name."""
+    """Remove the files that the manifest does not name, and what was made of an earlier state."""
     valid = {manifest.rows, manifest.texts, *manifest.shards}
-    for pattern in ("vectors-*.npy", "rows-*.arrow", "texts-*.arrow", f"*{PARTIAL}", f"{_CACHES}-*"):
+    for pattern in ("vectors-*.npy", "rows-*.arrow", "texts-*.arrow", f"*{PARTIAL}", "cache-*"):
         for file in folder.glob(pattern):
-            if file.name not in valid:
-                file.unlink()
+            if file.name not in valid and not file.name.startswith(manifest.cache("")):
+                file.unlink(missing_ok=True)
     (folder / PENDING).unlink(missing_ok=True)
 
 
 def _open_shard(path: Path) -> npt.NDArray[Any]:
     try:
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path} cannot be read ({error}); make the index again") from error
+        shard = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        if shard.ndim == 0:
+            raise ValueError("a single number")
+        return shard
+    except (OSError, ValueError, EOFError, SyntaxError, TokenError) as error:  # its header is a Python literal
+        raise DataError(f"{path} cannot be read ({error}); {_AGAIN}") from error
 
 
 def _hash(texts: Sequence[str]) -> str:

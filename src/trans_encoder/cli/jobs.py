@@ -12,9 +12,7 @@ from trans_encoder.cli.options import choose_prompts
 from trans_encoder.cli.reading import Reading
 from trans_encoder.cli.texts import read_text
 from trans_encoder.config import EngineConfig, Inputs, RunConfig, load_config, parse_overrides
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.data.tasks import TASKS, Task, TestSet, load_task
-from trans_encoder.data.text import Text
+from trans_encoder.data import TASKS, PairSet, Task, TestSet, Text, load_task
 from trans_encoder.distill.bootstrap import ObjectiveName
 from trans_encoder.distill.from_text import MINED_PAIRS
 from trans_encoder.errors import ConfigurationError, DataError

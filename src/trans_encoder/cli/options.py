@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from trans_encoder.config import PoolingMode
 from trans_encoder.errors import ConfigurationError
-from trans_encoder.participants import PoolingMode
 
 if TYPE_CHECKING:
     from trans_encoder.encoders import Encoder

@@ -12,7 +12,7 @@ from rich.table import Table
 from trans_encoder.ranks import is_first_rank
 
 if TYPE_CHECKING:
-    from trans_encoder.encoders.lengths import Cuts
+    from trans_encoder.encoders import Cuts
 
 logger = logging.getLogger(__name__)
 

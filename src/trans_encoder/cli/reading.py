@@ -4,8 +4,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.data.tasks import TestSet
+from trans_encoder.data import PairSet, TestSet
 from trans_encoder.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)

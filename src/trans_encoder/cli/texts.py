@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from trans_encoder.data.text import Text
+    from trans_encoder.data import Text
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ MixOption = Annotated[
 
 def read_text(path: Path, *, line: Line | None, column: str | None, language: str | None, skip_bad: bool) -> "Text":
     """Read raw text and say what became of it."""
-    from trans_encoder.data.text import Text
+    from trans_encoder.data import Text
 
     text = Text.read(path, line=line, column=column, language=language or "en", skip_bad=skip_bad)
     logger.info("%s", text.report)

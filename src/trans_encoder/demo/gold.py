@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from trans_encoder.data.pairs import PairSet
+from trans_encoder.data import PairSet
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.evaluation.metrics import spearman
 

@@ -6,23 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from trans_encoder.answers.index import build_index
-from trans_encoder.data.corpus import Corpus
-from trans_encoder.data.documents import text_files
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.data.text import Text
+from trans_encoder.config import MemberConfig
+from trans_encoder.data import Corpus, PairSet, Text, text_files
 from trans_encoder.demo.gold import Figures, Gold
 from trans_encoder.demo.reference import write_reference
-from trans_encoder.demo.start import demo_models
+from trans_encoder.demo.start import claim_start, demo_models
 from trans_encoder.distill.bootstrap import bootstrap
 from trans_encoder.distill.distil import distil
-from trans_encoder.encoders import BiEncoder, CrossEncoder
-from trans_encoder.encoders.known import KNOWN
-from trans_encoder.encoders.loading import is_sentence_encoder
-from trans_encoder.errors import ConfigurationError
-from trans_encoder.files import read_json, write_json
-from trans_encoder.participants import MemberConfig
+from trans_encoder.encoders import KNOWN, BiEncoder, CrossEncoder, is_sentence_encoder
+from trans_encoder.files import write_json
 from trans_encoder.report import ModelKey, save_evaluation, write_report
-from trans_encoder.runs.layout import Layout
+from trans_encoder.runs import Layout
 
 QUESTION = "What happens when I divide by zero?"
 """What the demo looks up first; not one of the graded questions."""
@@ -101,7 +95,7 @@ def run_demo(
     nothing. The same call continues what was stopped.
     """
     recipe = recipe or Recipe()
-    _claim(out, model or "the encoders that are fetched")
+    claim_start(out, model or "the encoders that are fetched")
     given = demo_models() if model is None else None
     folder = write_reference(out / "text")
     documents, text = read_documents(folder), Text.read(folder, duplicates="near")
@@ -155,16 +149,6 @@ def first_answers(documents: Mapping[str, list[str]], model: str, *, out: Path, 
     cross = None if reranker is None else CrossEncoder.load(reranker)
     hits = build_index(corpus, out, models=[model]).search(QUESTION, top=_SHOWN, cross=cross)
     return Answers(QUESTION, [f"{hit.text} ({hit.columns['topic']})" for hit in hits], sentences=len(owners))
-
-
-def _claim(out: Path, start: str) -> None:
-    """Note in the folder what the demo starts from; refuse a folder whose demo started from another model."""
-    note = out / "begun-with.json"
-    if note.exists() and (before := read_json(note)["start"]) != start:
-        raise ConfigurationError(
-            f"{out} holds a demo of {before}, not of {start}: remove {out} or give another folder (OUT=..., --out)"
-        )
-    write_json(note, {"start": start})
 
 
 def read_documents(folder: Path) -> dict[str, list[str]]:

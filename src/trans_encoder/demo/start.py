@@ -18,8 +18,8 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification, BertModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from trans_encoder.demo.weights import dequantised_weights
-from trans_encoder.errors import RunError
-from trans_encoder.files import atomic_folder, cache_folder, sha256, write_json
+from trans_encoder.errors import ConfigurationError, RunError
+from trans_encoder.files import atomic_folder, cache_folder, read_json, sha256, write_json
 
 
 @dataclass(frozen=True)
@@ -150,3 +150,13 @@ def _convert(archive: Path, inside: str, folder: Path, model: PreTrainedModel) -
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
         **{f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")},
     ).save_pretrained(folder)
+
+
+def claim_start(out: Path, start: str) -> None:
+    """Note in the folder what the demo starts from; refuse a folder whose demo started from another model."""
+    note = out / "begun-with.json"
+    if note.exists() and (before := read_json(note)["start"]) != start:
+        raise ConfigurationError(
+            f"{out} holds a demo of {before}, not of {start}: remove {out} or give another folder (OUT=..., --out)"
+        )
+    write_json(note, {"start": start})

@@ -9,20 +9,34 @@ from typing import Any
 import numpy as np
 
 from trans_encoder.config import RunConfig, Scale
-from trans_encoder.data.pairs import PairSet
+from trans_encoder.data import PairSet
 from trans_encoder.distill.judges import Judge
-from trans_encoder.distill.labels import Vote, fingerprint_of
-from trans_encoder.distill.remining import MineAgain, Miner
-from trans_encoder.distill.shards import parts
-from trans_encoder.distill.teachers import views_of
+from trans_encoder.distill.labels import Vote, fingerprint_of, parts, views_of
 from trans_encoder.distill.team import Member, ModelRef, Team
-from trans_encoder.distill.work import Anchor, JudgeStarts, Label, SavePairs, Student, Train, WriteHistory
+from trans_encoder.distill.work import (
+    Anchor,
+    JudgeStarts,
+    Label,
+    MineAgain,
+    Miner,
+    SavePairs,
+    Student,
+    Train,
+    WriteHistory,
+)
 from trans_encoder.encoders import Kind
 from trans_encoder.ranks import is_first_rank
-from trans_encoder.runs.layout import Layout, training_record
-from trans_encoder.runs.records import HistoryLine, StartRecord, TrainingRecord, read_record
-from trans_encoder.runs.run import ClaimedRun
-from trans_encoder.runs.stages import Stage, identity
+from trans_encoder.runs import (
+    ClaimedRun,
+    HistoryLine,
+    Layout,
+    Stage,
+    StartRecord,
+    TrainingRecord,
+    identity,
+    read_record,
+    training_record,
+)
 
 
 def run_cycle(team: Team, steps: "CycleStages", *, cycle: int) -> Team:

@@ -5,18 +5,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
-from trans_encoder.config import make_config
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.data.tasks import Task, TestSet
-from trans_encoder.data.text import Text
+from trans_encoder.config import MemberConfig, TeacherConfig, make_config
+from trans_encoder.data import PairSet, Task, TestSet, Text
 from trans_encoder.distill.from_text import Prepared, TextOptions, prepare
 from trans_encoder.distill.judges import DevJudge
-from trans_encoder.distill.result import Result
+from trans_encoder.distill.labels import ScoreFunction, name_functions
+from trans_encoder.distill.results import Result
 from trans_encoder.distill.run import run
-from trans_encoder.distill.teachers import ScoreFunction, name_functions
 from trans_encoder.errors import ConfigurationError
-from trans_encoder.participants import MemberConfig, TeacherConfig
-from trans_encoder.runs.stages import Engine
+from trans_encoder.runs import Engine
 
 Source = PairSet | Text | Task
 """What to learn from."""

@@ -17,26 +17,26 @@ from typing import Any, cast
 
 import numpy as np
 
-from trans_encoder.config import RunConfig
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.data.text import Text
-from trans_encoder.distill.bootstrap import bootstrap
-from trans_encoder.distill.bootstrap.plan import ObjectiveName
-from trans_encoder.distill.remining import Miner
-from trans_encoder.distill.settings import settings_of
-from trans_encoder.distill.team import ModelRef, assemble, resolve_members
-from trans_encoder.encoders import BiEncoder
-from trans_encoder.encoders.known import KNOWN
-from trans_encoder.encoders.loading import is_sentence_encoder
+from trans_encoder.config import MemberConfig, RunConfig
+from trans_encoder.data import PairSet, Text
+from trans_encoder.distill.bootstrap import ObjectiveName, bootstrap
+from trans_encoder.distill.team import ModelRef, assemble, resolve_members, settings_of
+from trans_encoder.distill.work import Miner
+from trans_encoder.encoders import KNOWN, BiEncoder, is_sentence_encoder
 from trans_encoder.files import atomic_folder, write_json
 from trans_encoder.mining import DEFAULT_MIX, Mining, Mix, mine
-from trans_encoder.participants import MemberConfig
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank
-from trans_encoder.runs.claims import check_begun, check_owned, run_folder
-from trans_encoder.runs.layout import Layout, mined_pairs, mining_counts
-from trans_encoder.runs.run import Run
-from trans_encoder.runs.trackers import check_trackers
+from trans_encoder.runs import (
+    Layout,
+    Run,
+    check_begun,
+    check_owned,
+    check_trackers,
+    mined_pairs,
+    mining_counts,
+    run_folder,
+)
 
 MINED_PAIRS = 10_000
 """Pairs that are mined unless another number is given."""

@@ -12,25 +12,37 @@ from typing import Any
 
 import numpy as np
 
-from trans_encoder.config import RunConfig, TrainingPlan, make_config
-from trans_encoder.data.pairs import PairSet
+from trans_encoder.config import MemberConfig, RunConfig, TrainingPlan, make_config
+from trans_encoder.data import PairSet, TestSet
 from trans_encoder.data.screening import ROUNDING
-from trans_encoder.data.tasks import TestSet
-from trans_encoder.distill.cards import write_learnt_card
 from trans_encoder.distill.judges import DevJudge, Judge
-from trans_encoder.encoders import BiEncoder, CrossEncoder, Encoder, Kind, load_encoder
-from trans_encoder.encoders.loading import check_precision, fingerprint
-from trans_encoder.encoders.training import TrainingOptions, train
+from trans_encoder.distill.results import write_learnt_card
+from trans_encoder.encoders import (
+    BiEncoder,
+    CrossEncoder,
+    Encoder,
+    Kind,
+    TrainingOptions,
+    check_precision,
+    fingerprint,
+    load_encoder,
+    train,
+)
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.files import atomic_folder
-from trans_encoder.participants import MemberConfig
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank
-from trans_encoder.runs.claims import run_folder
-from trans_encoder.runs.layout import Layout, scratch, training_record
-from trans_encoder.runs.records import LearningRecord, Moment, write_record
-from trans_encoder.runs.run import Run
-from trans_encoder.runs.stages import identity
+from trans_encoder.runs import (
+    Layout,
+    LearningRecord,
+    Moment,
+    Run,
+    identity,
+    run_folder,
+    scratch,
+    training_record,
+    write_record,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +76,9 @@ def read_labels(
     if len(outside):
         raise DataError(f"pair {outside[0] + 1} has the score {scores[outside[0]]:g}, outside {low:g} to {high:g}")
     if len(scores) > 1 and np.ptp(scores) == 0:
-        raise DataError(f"all {len(scores):,} scores are {scores[0]:g}; there is nothing to learn from equal scores")
+        raise DataError(
+            f"{labels}: all {len(scores):,} scores are {scores[0]:g}; there is nothing to learn from equal scores"
+        )
     return pairs if score_range is None else pairs.with_scores((scores - low) / (high - low))
 
 

@@ -11,19 +11,14 @@ from typing import cast
 import numpy as np
 
 from trans_encoder.config import RunConfig, TrainingPlan
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.data.tasks import TestSet
-from trans_encoder.data.text import Text
-from trans_encoder.distill.conclusion import harm_notes
+from trans_encoder.data import PairSet, TestSet, Text
 from trans_encoder.distill.judges import DevJudge, Judge, LabelFreeJudge, hold_out
-from trans_encoder.distill.labels import Vote
-from trans_encoder.distill.teachers import FUNCTION, assemble_teachers
+from trans_encoder.distill.labels import FUNCTION, Vote, assemble_teachers
+from trans_encoder.distill.results import harm_notes
 from trans_encoder.distill.team import Member, ModelRef, assemble, resolve_members
-from trans_encoder.encoders import BiEncoder, Encoder, Kind
-from trans_encoder.encoders.lengths import Cuts, count_cuts, fitting_length
-from trans_encoder.encoders.training import TrainingOptions, train
+from trans_encoder.encoders import BiEncoder, Cuts, Encoder, Kind, TrainingOptions, count_cuts, fitting_length, train
 from trans_encoder.mining import Mix, mine
-from trans_encoder.runs.trackers import check_trackers
+from trans_encoder.runs import check_trackers
 
 _SCORED_PAIRS = 256
 _MINED_SENTENCES = 1000

@@ -2,43 +2,36 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from trans_encoder.distill.conclusion import conclude, harm_notes, idle
+from trans_encoder.config import RunConfig
+from trans_encoder.data import PairSet
 from trans_encoder.distill.cycle import CycleStages, run_cycle
-from trans_encoder.distill.result import Result
-from trans_encoder.distill.settings import settings_of
-from trans_encoder.distill.team import Team, resolve_members
-from trans_encoder.distill.terms import agree
-from trans_encoder.encoders.loading import best_device
+from trans_encoder.distill.judges import Judge, LabelFreeJudge, hold_out
+from trans_encoder.distill.labels import ScoreFunction, Vote, assemble_teachers, fingerprint_of
+from trans_encoder.distill.results import Result, conclude, harm_notes, idle
+from trans_encoder.distill.team import Team, assemble, resolve_members, settings_of
+from trans_encoder.distill.work import Miner
+from trans_encoder.encoders import best_device
+from trans_encoder.errors import DataError
 from trans_encoder.progress import progress
-from trans_encoder.runs.claims import check_begun, run_folder
-from trans_encoder.runs.environment import note_environment
-from trans_encoder.runs.run import Run
-from trans_encoder.runs.trackers import check_trackers
-
-if TYPE_CHECKING:
-    from trans_encoder.config import RunConfig
-    from trans_encoder.data.pairs import PairSet
-    from trans_encoder.distill.judges import Judge
-    from trans_encoder.distill.remining import Miner
-    from trans_encoder.distill.teachers import ScoreFunction
-    from trans_encoder.runs.stages import Engine
+from trans_encoder.runs import Engine, Run, check_begun, check_trackers, note_environment, run_folder
 
 logger = logging.getLogger(__name__)
 
 
 def run(
-    config: "RunConfig",
-    pairs: "PairSet",
+    config: RunConfig,
+    pairs: PairSet,
     *,
     out: str | Path,
-    judge: "Judge | None" = None,
-    miner: "Miner | None" = None,
-    engine: "Engine | None" = None,
-    functions: "Mapping[str, ScoreFunction] | None" = None,
+    judge: Judge | None = None,
+    miner: Miner | None = None,
+    engine: Engine | None = None,
+    functions: Mapping[str, ScoreFunction] | None = None,
 ) -> Result:
     """Run a configuration on pairs; without a judge some pairs are held out for one that needs no labels.
 
@@ -77,11 +70,51 @@ def run(
     return Result.open(out)
 
 
-def is_begun(config: "RunConfig", pairs: "PairSet", *, out: str | Path, judge: "Judge | None" = None) -> bool:
+def is_begun(config: RunConfig, pairs: PairSet, *, out: str | Path, judge: Judge | None = None) -> bool:
     """Return whether a run has been begun in a folder; refuse one that `run` would refuse, and write nothing."""
     config, place = resolve_members(config)[0], run_folder(out)
     origin = agree(config, pairs, judge=judge, miner=None).origin
     return check_begun(place, config=settings_of(config, place), origin=origin)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a run works with, and the hashes of what it was given."""
+
+    team: Team
+    pairs: PairSet
+    held_out: PairSet | None
+    judge: Judge | None
+    origin: dict[str, Any]
+    teachers: tuple[Vote, ...] = ()
+
+
+def agree(
+    config: RunConfig,
+    pairs: PairSet,
+    *,
+    judge: Judge | None,
+    miner: Miner | None,
+    functions: Mapping[str, ScoreFunction] | None = None,
+) -> Terms:
+    """Find the team and the judge of a configuration whose members are resolved."""
+    if len(pairs) < 2:
+        raise DataError(f"got {len(pairs)} pairs; a run needs at least 2, and some thousands to be of use")
+    pairs, team, held_out = pairs.without_scores(), assemble(config), None
+    origin: dict[str, Any] = {"pairs": {"count": len(pairs), "hash": pairs.hash}}
+    if judge is None and config.selection == "label-free":
+        pairs, held_out = hold_out(pairs, seed=config.seed, views=bool(config.teachers))
+        judge = LabelFreeJudge.of(held_out, seed=config.seed)
+    origin["judge"] = judge.fingerprint if judge else None
+    origin["models"] = {
+        member.name: {"bi": member.start.fingerprint(), "plm": member.plm.fingerprint()} for member in team
+    }
+    if miner is not None:
+        origin["remined"] = dict(miner.fingerprint)
+    teachers = assemble_teachers(config, team, functions)
+    if teachers:
+        origin["teachers"] = {vote.teacher.name: dict(fingerprint_of(vote.teacher)) for vote in teachers}
+    return Terms(team, pairs, held_out, judge, origin, teachers)
 
 
 def _run_cycles(team: Team, steps: CycleStages) -> tuple[Team, int]:
@@ -94,7 +127,7 @@ def _run_cycles(team: Team, steps: CycleStages) -> tuple[Team, int]:
     return team, cycle
 
 
-def _stage_count(config: "RunConfig", cycles: int, *, remined: bool) -> int:
+def _stage_count(config: RunConfig, cycles: int, *, remined: bool) -> int:
     """Count pairs and starts, the labels and trainings of each cycle, the history, the kept models and the result.
 
     Pairs that are mined again are one stage more in every cycle but the first, and so are the start's labels of them.

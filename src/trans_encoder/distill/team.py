@@ -8,10 +8,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from trans_encoder.config import RunConfig
-from trans_encoder.data.pairs import PairSet, Scores
-from trans_encoder.encoders import BiEncoder, CrossEncoder, Encoder, Kind
-from trans_encoder.encoders.known import KNOWN, known_pooling
+from trans_encoder.config import MemberConfig, PoolingMode, RunConfig
+from trans_encoder.data import PairSet, Scores
+from trans_encoder.encoders import KNOWN, BiEncoder, CrossEncoder, Encoder, Kind, Prompts, known_pooling
 from trans_encoder.encoders.loading import (
     Precision,
     check_precision,
@@ -20,9 +19,8 @@ from trans_encoder.encoders.loading import (
     is_sentence_encoder,
     parameter_count,
 )
-from trans_encoder.encoders.prompts import Prompts
 from trans_encoder.errors import ConfigurationError, DataError, RunError
-from trans_encoder.participants import MemberConfig, PoolingMode
+from trans_encoder.runs import Layout, Run
 
 _MOST_UNKNOWN = 0.5  # the share of tokens beyond which nobody could tell what a text says
 _SMALL_PARAMETERS = 60_000_000  # twice what the preset small was tuned on: beyond MiniLM, below the smallest base model
@@ -308,3 +306,24 @@ def card_facts(model: str) -> dict[str, Any]:
         return metadata_load(card) or {}
     except Exception:  # whatever YAML finds wrong with a card, which no model has to have
         return {}
+
+
+def settings_of(config: RunConfig, folder: Path) -> dict[str, Any]:
+    """Return a configuration as a run folder keeps it: models in the folder itself are named from there."""
+    settings = config.model_dump(mode="json")
+    for member in settings["members"]:
+        place = Path(member["bi"])
+        if place.is_relative_to(folder):
+            member["bi"] = place.relative_to(folder).as_posix()
+    return settings
+
+
+def config_of(folder: Path) -> RunConfig:
+    """Read the configuration that a run folder keeps."""
+    config = RunConfig.model_validate(Run.open(folder).config)
+    layout = Layout(folder)
+    members = (
+        member.model_copy(update={"bi": str(folder / member.bi)}) if layout.is_from_text(member.bi) else member
+        for member in config.members
+    )
+    return config.model_copy(update={"members": tuple(members)})

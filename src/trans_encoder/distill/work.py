@@ -5,39 +5,58 @@ so that it can be sent to another process.
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 from trans_encoder.config import Scale, TrainingPlan
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.hard_pairs import with_hard_pairs
+from trans_encoder.data import PairSet
 from trans_encoder.distill.judges import Judge
-from trans_encoder.distill.labels import PseudoLabels, Teacher, Vote, agreed, anchored, label, on_scale_of
-from trans_encoder.distill.shards import LabelShard, Sharded, cut
-from trans_encoder.distill.teachers import Consensus, Known, Remembering
+from trans_encoder.distill.labels import (
+    Consensus,
+    Known,
+    LabelShard,
+    PseudoLabels,
+    Remembering,
+    Sharded,
+    Teacher,
+    Vote,
+    agreed,
+    anchored,
+    cut,
+    label,
+    on_scale_of,
+    with_hard_pairs,
+)
 from trans_encoder.distill.team import Member, ModelRef
-from trans_encoder.encoders import BiEncoder, CrossEncoder, Encoder, Kind
-from trans_encoder.encoders.calibrating import calibrate_to
-from trans_encoder.encoders.lengths import count_cuts
-from trans_encoder.encoders.merging import merge_into
-from trans_encoder.encoders.training import TrainingOptions, train
+from trans_encoder.encoders import (
+    BiEncoder,
+    CrossEncoder,
+    Encoder,
+    Kind,
+    TrainingOptions,
+    calibrate_to,
+    count_cuts,
+    merge_into,
+    train,
+)
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.evaluation.probe import told_flips
 from trans_encoder.files import atomic_file, atomic_folder
 from trans_encoder.ranks import is_first_rank
-from trans_encoder.runs.layout import scratch, training_record
-from trans_encoder.runs.records import (
+from trans_encoder.runs import (
     CutsRecord,
     HistoryLine,
     Moment,
     StartEntry,
     StartRecord,
     TrainingRecord,
+    scratch,
+    tracked,
+    training_record,
     write_record,
 )
-from trans_encoder.runs.trackers import tracked
 
 
 @dataclass(frozen=True)
@@ -49,6 +68,39 @@ class SavePairs:
     def __call__(self, path: Path) -> None:
         """Write the pairs."""
         self.pairs.save(path)
+
+
+class Miner(Protocol):
+    """Finds pairs with the help of bi-encoders; the same ones find the same pairs. Small enough to be sent around."""
+
+    @property
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Tell apart miners that find different pairs: their text and settings."""
+
+    def __call__(self, encoders: Sequence[ModelRef], *, cycle: int) -> PairSet:
+        """Return the pairs of a cycle."""
+
+
+@dataclass(frozen=True)
+class MineAgain:
+    """Put pairs for a later cycle into the run folder, none of which was held out to judge by."""
+
+    miner: Miner
+    encoders: tuple[ModelRef, ...]
+    cycle: int
+    held_out: PairSet | None
+
+    def __call__(self, path: Path) -> None:
+        """Write the pairs."""
+        pairs = self.miner(self.encoders, cycle=self.cycle)
+        if self.held_out is not None:
+            pairs = pairs.without(self.held_out)
+        if len(pairs) < 2:
+            raise RunError(
+                f"cycle {self.cycle}: mining again gave {len(pairs)} pairs that are not held out, a cycle needs at "
+                f"least 2; give more text, or train without remine"
+            )
+        pairs.save(path)
 
 
 @dataclass(frozen=True)

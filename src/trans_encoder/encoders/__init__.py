@@ -1,63 +1,52 @@
 """Bi-encoders and cross-encoders: load, score, train, save."""
 
-from pathlib import Path
-
 from trans_encoder.encoders.bi import BiEncoder
+from trans_encoder.encoders.calibrating import calibrate_to
 from trans_encoder.encoders.cross import CrossEncoder
-from trans_encoder.encoders.loading import Kind, find_kind
-from trans_encoder.encoders.onnx import Graph, OnnxBiEncoder, OnnxCrossEncoder, has_graph
+from trans_encoder.encoders.encoder import Encoder, load_encoder
+from trans_encoder.encoders.known import KNOWN, known_pooling
+from trans_encoder.encoders.lengths import Cuts, count_cuts, covering, fitting_length
+from trans_encoder.encoders.loading import (
+    Kind,
+    Precision,
+    best_device,
+    check_precision,
+    checked_name,
+    find_kind,
+    fingerprint,
+    is_sentence_encoder,
+)
+from trans_encoder.encoders.merging import merge_into
 from trans_encoder.encoders.prompts import Prompts
-from trans_encoder.errors import ConfigurationError
-from trans_encoder.participants import PoolingMode
+from trans_encoder.encoders.sharing import Scorer, Together
+from trans_encoder.encoders.training import Training, TrainingOptions, fit, train
 
-Encoder = BiEncoder | CrossEncoder
-
-__all__ = ["BiEncoder", "CrossEncoder", "Encoder", "Kind", "find_kind", "load_encoder"]
-
-
-def load_encoder(
-    name: str | Path,
-    *,
-    kind: Kind | None = None,
-    pooling: PoolingMode | None = None,
-    prompts: Prompts = None,
-    max_tokens: int | None = None,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    fast: bool | None = None,
-) -> Encoder:
-    """Load a saved encoder of either kind, or an ONNX export of one; the kind is found from its files unless given.
-
-    `pooling` and `prompts` are for bi-encoders: see `BiEncoder.load`. `fast=False` switches the CPU speed-ups off.
-    """
-    if has_graph(name):
-        return _load_graph(Path(name), pooling=pooling, prompts=prompts, max_tokens=max_tokens)
-    if (kind or find_kind(name)) == "bi":
-        return BiEncoder.load(
-            name,
-            pooling=pooling,
-            prompts=prompts,
-            max_tokens=max_tokens,
-            device=device,
-            trust_remote_code=trust_remote_code,
-            fast=fast,
-        )
-    if pooling is not None or prompts is not None:
-        raise ConfigurationError(
-            f"{name} is a cross-encoder, which reads both texts at once: pooling and prompts are for bi-encoders. "
-            f"Leave them out, or give kind bi (--kind bi) to read it as one"
-        )
-    return CrossEncoder.load(name, max_tokens=max_tokens, device=device, trust_remote_code=trust_remote_code, fast=fast)
-
-
-def _load_graph(
-    folder: Path, *, pooling: PoolingMode | None, prompts: Prompts, max_tokens: int | None
-) -> OnnxBiEncoder | OnnxCrossEncoder:
-    graph = Graph(folder.expanduser(), max_tokens=max_tokens)
-    if pooling is not None:
-        raise ConfigurationError(f"{folder} is an ONNX export, whose pooling is in its graph; leave --pooling out")
-    if graph.note["kind"] == "bi":
-        return OnnxBiEncoder(graph, name=str(folder), prompts=prompts)
-    if prompts is not None:
-        raise ConfigurationError(f"{folder} is a cross-encoder; prompts are for bi-encoders, so leave them out")
-    return OnnxCrossEncoder(graph, name=str(folder))
+__all__ = [
+    "KNOWN",
+    "BiEncoder",
+    "CrossEncoder",
+    "Cuts",
+    "Encoder",
+    "Kind",
+    "Precision",
+    "Prompts",
+    "Scorer",
+    "Together",
+    "Training",
+    "TrainingOptions",
+    "best_device",
+    "calibrate_to",
+    "check_precision",
+    "checked_name",
+    "count_cuts",
+    "covering",
+    "find_kind",
+    "fingerprint",
+    "fit",
+    "fitting_length",
+    "is_sentence_encoder",
+    "known_pooling",
+    "load_encoder",
+    "merge_into",
+    "train",
+]

@@ -16,28 +16,24 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor
 from torch.nn import functional
 
-from trans_encoder.data.pairs import PairSet, Scores
+from trans_encoder.config import PoolingMode
+from trans_encoder.data import PairSet, Scores
 from trans_encoder.encoders.batching import BATCH_TOKENS, assemble, budget_batches
 from trans_encoder.encoders.known import known_pooling
 from trans_encoder.encoders.loading import (
     Kind,
-    Precision,
+    Loaded,
     best_device,
     check_layout,
     check_length,
     checked_name,
     explained,
-    fingerprint,
     inference,
     is_sentence_encoder,
-    own_length,
-    save_model,
-    token_limit,
 )
 from trans_encoder.encoders.prompts import Prompts, choose_prompts, prompt_features
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, Tokens
 from trans_encoder.fast import Inputs, runner_for
-from trans_encoder.participants import PoolingMode
 from trans_encoder.progress import progress
 
 logger = logging.getLogger(__name__)
@@ -46,12 +42,11 @@ logger = logging.getLogger(__name__)
 _EMBEDDINGS_BYTES = 512 * 2**20
 
 
-class BiEncoder:
+class BiEncoder(Loaded):
     """A SentenceTransformer with the verbs of this package: load, score, save, and the batches of its training."""
 
     kind: Kind = "bi"
-    precision: Precision = "fp32"
-    """Number format of scoring: full, so that figures can be compared; a run sets its own."""
+    model: SentenceTransformer
 
     def __init__(
         self, model: SentenceTransformer, *, name: str, prompts: Prompts = None, fast: bool | None = None
@@ -119,33 +114,10 @@ class BiEncoder:
         return cls(model, name=str(folder), fast=like.fast)
 
     @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return torch.device(self.model.device)
-
-    @property
-    def max_tokens(self) -> int:
-        """Longest sentence in tokens, special ones included."""
-        return own_length(self.model)
-
-    @property
-    def token_limit(self) -> int:
-        """Longest sentence that the model could take, whatever it is set to."""
-        return token_limit(self.model)
-
-    @property
     def pooling(self) -> str:
         """How token embeddings become a sentence embedding."""
         modes = [module.get_config_dict()["pooling_mode"] for module in self.model if isinstance(module, Pooling)]
         return str(modes[0]) if modes else "none"
-
-    def fingerprint(self) -> dict[str, str]:
-        """Tell apart the model that was loaded from others."""
-        return fingerprint(self.name)
-
-    def save(self, folder: Path) -> None:
-        """Save as an ordinary sentence-transformers folder in safetensors."""
-        save_model(self.model, folder)
 
     def encode(self, texts: Sequence[str] | pa.Array | pa.ChunkedArray, *, side: Literal[0, 1] = 0) -> Scores:
         """Return one embedding for each text; `side` chooses the prompt of the first or the second texts of pairs."""

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from trans_encoder.data.pairs import PairSet
+from trans_encoder.data import PairSet
 from trans_encoder.encoders.cross import CrossEncoder
 from trans_encoder.errors import ConfigurationError
 

@@ -9,20 +9,16 @@ import sentence_transformers
 import torch
 from torch import Tensor
 
-from trans_encoder.data.pairs import PairSet, Scores
+from trans_encoder.data import PairSet, Scores
 from trans_encoder.encoders.batching import BATCH_TOKENS, assemble, budget_batches
 from trans_encoder.encoders.loading import (
     Kind,
-    Precision,
+    Loaded,
     best_device,
     check_length,
     checked_name,
     explained,
-    fingerprint,
     inference,
-    own_length,
-    save_model,
-    token_limit,
 )
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, longest_first
 from trans_encoder.errors import ConfigurationError
@@ -30,12 +26,11 @@ from trans_encoder.fast import Inputs, runner_for
 from trans_encoder.progress import progress
 
 
-class CrossEncoder:
+class CrossEncoder(Loaded):
     """A sentence-transformers CrossEncoder with the verbs of this package, mirroring `BiEncoder`."""
 
     kind: Kind = "cross"
-    precision: Precision = "fp32"
-    """Number format of scoring: full, so that figures can be compared; a run sets its own."""
+    model: sentence_transformers.CrossEncoder
 
     def __init__(self, model: sentence_transformers.CrossEncoder, *, name: str, fast: bool | None = None) -> None:
         """Wrap a loaded CrossEncoder with one label."""
@@ -83,29 +78,6 @@ class CrossEncoder:
         encoder = cls(model, name=str(name), fast=fast)
         encoder.head_is_new = not has_head
         return encoder
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return torch.device(self.model.device)
-
-    @property
-    def max_tokens(self) -> int:
-        """Longest pair in tokens, special ones included."""
-        return own_length(self.model)
-
-    @property
-    def token_limit(self) -> int:
-        """Longest pair that the model could take, whatever it is set to."""
-        return token_limit(self.model)
-
-    def fingerprint(self) -> dict[str, str]:
-        """Tell apart the model that was loaded from others."""
-        return fingerprint(self.name)
-
-    def save(self, folder: Path) -> None:
-        """Save as an ordinary sentence-transformers folder in safetensors."""
-        save_model(self.model, folder)
 
     def score(self, pairs: PairSet | Sequence[tuple[str, str]]) -> Scores:
         """Return the probability that the cross-encoder gives to each pair, in the given order (section 2.3)."""

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from trans_encoder.participants import PoolingMode
+from trans_encoder.config import PoolingMode
 
 
 class Known(NamedTuple):

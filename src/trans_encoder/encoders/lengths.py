@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.encoders import Encoder
+from trans_encoder.data import PairSet
+from trans_encoder.encoders.encoder import Encoder
 from trans_encoder.encoders.loading import Kind
 from trans_encoder.encoders.tokens import Integers
 

@@ -327,3 +327,35 @@ def set_dropout(model: nn.Module, rate: float) -> None:
         for name, value in vars(module).items():
             if "dropout" in name and isinstance(value, int | float) and not isinstance(value, bool):
                 setattr(module, name, rate)
+
+
+class Loaded:
+    """What bi- and cross-encoders share: a sentence-transformers model under a name."""
+
+    model: Any
+    name: str
+    precision: Precision = "fp32"
+    """Number format of scoring: full, so that figures can be compared; a run sets its own."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return torch.device(self.model.device)
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest input (a sentence, or a pair) in tokens, special ones included."""
+        return own_length(self.model)
+
+    @property
+    def token_limit(self) -> int:
+        """Longest input that the model could take, whatever it is set to."""
+        return token_limit(self.model)
+
+    def fingerprint(self) -> dict[str, str]:
+        """Tell apart the model that was loaded from others."""
+        return fingerprint(self.name)
+
+    def save(self, folder: Path) -> None:
+        """Save as an ordinary sentence-transformers folder in safetensors."""
+        save_model(self.model, folder)

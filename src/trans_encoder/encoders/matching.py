@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from trans_encoder.data.pairs import PairSet
+from trans_encoder.data import PairSet
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.loading import inference
 from trans_encoder.progress import progress

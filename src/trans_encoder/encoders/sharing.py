@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from trans_encoder.data.pairs import PairSet
+from trans_encoder.data import PairSet
 from trans_encoder.ranks import shared_out
 
 

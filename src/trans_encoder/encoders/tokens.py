@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from trans_encoder.data.pairs import Distinct, PairSet
+from trans_encoder.data import Distinct, PairSet
 from trans_encoder.data.storage import spool_array
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import progress

@@ -35,7 +35,7 @@ from trans_encoder.progress import progress
 from trans_encoder.ranks import from_all_ranks, from_first_rank, mean_of_ranks, peers_alive
 
 if TYPE_CHECKING:
-    from trans_encoder.encoders import Encoder
+    from trans_encoder.encoders.encoder import Encoder
     from trans_encoder.encoders.training import Objective, TrainingOptions
 
 _KEPT, _BEST, _CHECKSUMS = "kept.json", "best.safetensors", "checksums.json"

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from trans_encoder.config import OptimisationPlan, TrainingPlan
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.encoders import Encoder
+from trans_encoder.data import PairSet
+from trans_encoder.encoders.encoder import Encoder
 from trans_encoder.encoders.lengths import Cuts, count_cuts, fitting_length
 from trans_encoder.encoders.loading import Precision, set_dropout
 from trans_encoder.encoders.losses import LOSSES, TAKES_LOGITS

@@ -14,11 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from trans_encoder.data.pairs import PairSet, Scores
-from trans_encoder.data.tasks import TestSet
-from trans_encoder.encoders import Encoder, load_encoder
-from trans_encoder.encoders.loading import fingerprint
-from trans_encoder.encoders.sharing import Scorer, Together
+from trans_encoder.data import PairSet, Scores, TestSet
+from trans_encoder.encoders import Encoder, Scorer, Together, fingerprint, load_encoder
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.files import atomic_folder, write_json
 

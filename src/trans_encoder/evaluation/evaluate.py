@@ -7,11 +7,8 @@ from typing import Any, cast
 
 import numpy.typing as npt
 
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.data.tasks import Task, TestSet
-from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
-from trans_encoder.encoders.lengths import Cuts, count_cuts
-from trans_encoder.encoders.sharing import Scorer
+from trans_encoder.data import PairSet, Task, TestSet
+from trans_encoder.encoders import BiEncoder, CrossEncoder, Cuts, Scorer, count_cuts, load_encoder
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.evaluation.ensembles import Ensemble, all_pairs, by_test_set, ensemble_scores, is_ensemble
 from trans_encoder.evaluation.metrics import auc, spearman

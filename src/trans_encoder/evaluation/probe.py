@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.encoders import load_encoder
-from trans_encoder.encoders.sharing import Scorer
+from trans_encoder.data import PairSet
+from trans_encoder.encoders import Scorer, load_encoder
 from trans_encoder.errors import DataError
 from trans_encoder.evaluation.flips import KINDS, Flip, make_flips, written_flips
 from trans_encoder.evaluation.metrics import auc

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.data.tasks import TestSet
+from trans_encoder.data import PairSet, TestSet
 from trans_encoder.encoders import Encoder, load_encoder
 from trans_encoder.encoders.onnx import GRAPHS, NOTE, OnnxBiEncoder, OnnxCrossEncoder
 from trans_encoder.errors import ConfigurationError, import_extra

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.data.tasks import TestSet
+from trans_encoder.data import PairSet, TestSet
 from trans_encoder.encoders import Encoder
 from trans_encoder.errors import RunError
 from trans_encoder.evaluation.evaluate import measure

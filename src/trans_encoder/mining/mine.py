@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.data.text import Text
-from trans_encoder.encoders.bi import BiEncoder
+from trans_encoder.data import PairSet, Text
+from trans_encoder.encoders import BiEncoder
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.mining.bands import DEFAULT_MIX, RANKED, Band, Mix
 from trans_encoder.mining.collecting import Collector, collect_neighbours, collect_parts, collect_random

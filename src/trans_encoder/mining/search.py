@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trans_encoder.data.words import WORD
-from trans_encoder.encoders.bi import BiEncoder
+from trans_encoder.encoders import BiEncoder
 from trans_encoder.errors import import_extra
 
 Method = Literal["lexical", "dense"]

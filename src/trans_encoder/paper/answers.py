@@ -6,6 +6,7 @@ from statistics import fmean
 
 import numpy as np
 
+from trans_encoder.config import MemberConfig
 from trans_encoder.distill.labels import PseudoLabels
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders.losses import logit_gradients
@@ -13,8 +14,7 @@ from trans_encoder.evaluation.metrics import spearman
 from trans_encoder.paper.bench import Bench
 from trans_encoder.paper.predictions import Predictions
 from trans_encoder.paper.study import Question
-from trans_encoder.participants import MemberConfig
-from trans_encoder.runs.run import Run
+from trans_encoder.runs import Run
 
 
 @dataclass(frozen=True)

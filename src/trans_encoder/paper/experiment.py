@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from trans_encoder.config import make_config
+from trans_encoder.config import MemberConfig, make_config
 from trans_encoder.errors import ConfigurationError, RunError
 from trans_encoder.files import atomic_file, write_json
 from trans_encoder.paper.answers import Examiner
@@ -18,7 +18,6 @@ from trans_encoder.paper.printed import figure, find_reference, find_team_refere
 from trans_encoder.paper.scale import Scale
 from trans_encoder.paper.study import AVERAGE, Heading, Question, Study, ask
 from trans_encoder.paper.table import Cell, Line, Table
-from trans_encoder.participants import MemberConfig
 from trans_encoder.progress import progress
 
 _FIRST_SEED = 42

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trans_encoder.data.pairs import Scores
-from trans_encoder.data.tasks import TestSet
+from trans_encoder.data import Scores, TestSet
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.evaluation.ensembles import all_pairs, by_test_set, mean_scores
 from trans_encoder.evaluation.evaluate import measure

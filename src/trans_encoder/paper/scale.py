@@ -3,10 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.data.tasks import Task, TestSet
+from trans_encoder.config import PRESETS
+from trans_encoder.data import PairSet, Task, TestSet
 from trans_encoder.errors import ConfigurationError
-from trans_encoder.presets import PRESETS
 
 _SAMPLE_SEED = 0  # the same pairs for every study, model and seed
 _SMOKE_PAIRS, _SMOKE_TESTS, _SMOKE_SEEDS = 48, 200, 2

@@ -6,7 +6,7 @@ from math import ceil, floor, isfinite, log10
 
 from trans_encoder.report.labels import Distribution
 from trans_encoder.report.wording import number
-from trans_encoder.runs.records import ValidatedLine
+from trans_encoder.runs import ValidatedLine
 
 WIDTH = 360
 """Every chart is drawn this wide and scales with its place on the page: readable on a phone, never coarse."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.stats import rankdata, spearmanr
 
-from trans_encoder.data.pairs import Scores
+from trans_encoder.data import Scores
 
 Rows = npt.NDArray[np.int64]
 _TEXTS = ["sentence1", "sentence2"]

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from trans_encoder.data.tasks import TestSet
-from trans_encoder.distill.result import Result
-from trans_encoder.distill.settings import config_of
-from trans_encoder.distill.team import ModelRef, assemble
+from trans_encoder.data import TestSet
+from trans_encoder.distill.results import Result
+from trans_encoder.distill.team import ModelRef, assemble, config_of
 from trans_encoder.evaluation.ensembles import all_pairs, by_test_set, ensemble_scores
 from trans_encoder.ranks import from_first_rank
 from trans_encoder.report.outcomes import ModelKey, Outcome, save_evaluation

@@ -17,7 +17,7 @@ from trans_encoder.errors import DataError
 from trans_encoder.evaluation.metrics import auc, spearman
 from trans_encoder.files import atomic_file
 from trans_encoder.report.intervals import Array, bootstrap
-from trans_encoder.runs.layout import Layout
+from trans_encoder.runs import Layout
 
 Moment = Literal["start", "best"]
 TEAM = "all members"

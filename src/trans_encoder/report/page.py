@@ -17,8 +17,7 @@ from trans_encoder.report.labels import Disagreement
 from trans_encoder.report.verdict import KINDS
 from trans_encoder.report.view import RunView, flat
 from trans_encoder.report.wording import memory, number, shortened, signed
-from trans_encoder.runs.layout import Layout
-from trans_encoder.runs.run import Run
+from trans_encoder.runs import Layout, Run
 
 try:  # torch brings it along, but does not promise to
     from jinja2 import Environment, PackageLoader, StrictUndefined

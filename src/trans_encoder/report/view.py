@@ -16,8 +16,7 @@ from trans_encoder.report.charts import RidgeChart, Scatter, ScoreChart, kept_pl
 from trans_encoder.report.outcomes import Outcome, read_evaluation
 from trans_encoder.report.verdict import Comparison, Headline, compare, overall
 from trans_encoder.report.wording import number
-from trans_encoder.runs.records import Chosen, ValidatedLine
-from trans_encoder.runs.run import Run
+from trans_encoder.runs import Chosen, Run, ValidatedLine
 
 _ANSWERS = {True: "yes", False: "no", None: "not known"}
 _SCATTER_POINTS = 900

@@ -1,1 +1,62 @@
 """Resumable jobs: run folders, stages, the manifest, and the workers that do the stages. Knows nothing of teachers."""
+
+from trans_encoder.runs.claims import check_begun, check_owned, run_folder
+from trans_encoder.runs.environment import note_environment
+from trans_encoder.runs.layout import LOCK, Layout, mined_pairs, mining_counts, scratch, training_record
+from trans_encoder.runs.records import (
+    Chosen,
+    CutsRecord,
+    Evidence,
+    HistoryLine,
+    LearningRecord,
+    MemberResult,
+    Moment,
+    ResultRecord,
+    StartEntry,
+    StartRecord,
+    TrainingRecord,
+    TuningRecord,
+    ValidatedLine,
+    read_record,
+    write_record,
+)
+from trans_encoder.runs.run import ClaimedRun, Run
+from trans_encoder.runs.stages import Engine, Stage, identity
+from trans_encoder.runs.trackers import check_trackers, tracked
+from trans_encoder.runs.workers import make_engine
+
+__all__ = [
+    "LOCK",
+    "Chosen",
+    "ClaimedRun",
+    "CutsRecord",
+    "Engine",
+    "Evidence",
+    "HistoryLine",
+    "Layout",
+    "LearningRecord",
+    "MemberResult",
+    "Moment",
+    "ResultRecord",
+    "Run",
+    "Stage",
+    "StartEntry",
+    "StartRecord",
+    "TrainingRecord",
+    "TuningRecord",
+    "ValidatedLine",
+    "check_begun",
+    "check_owned",
+    "check_trackers",
+    "identity",
+    "make_engine",
+    "mined_pairs",
+    "mining_counts",
+    "note_environment",
+    "read_record",
+    "run_folder",
+    "scratch",
+    "tracked",
+    "training_record",
+    "write_record",
+]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from trans_encoder.answers.audit import Audit
-from trans_encoder.answers.evidence import lowered
 from trans_encoder.answers.found import Duplicates
 from trans_encoder.answers.index import Index
-from trans_encoder.data.pairs import PairSet
+from trans_encoder.answers.probability import lowered
+from trans_encoder.data import PairSet
 from trans_encoder.encoders import CrossEncoder
 from trans_encoder.errors import ConfigurationError, TransEncoderError
 from trans_encoder.serve.queueing import Handler

@@ -10,9 +10,8 @@ from torch.nn import functional
 
 from trans_encoder.distill.bootstrap.plan import ContrastPlan
 from trans_encoder.distill.bootstrap.views import TokenIds, mask_span
+from trans_encoder.encoders import BiEncoder, covering
 from trans_encoder.encoders.batching import assemble
-from trans_encoder.encoders.bi import BiEncoder
-from trans_encoder.encoders.lengths import covering
 from trans_encoder.encoders.tokens import Integers, PairTokens
 from trans_encoder.fast import Inputs
 

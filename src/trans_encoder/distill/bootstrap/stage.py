@@ -15,27 +15,29 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trans_encoder.data.pairs import PairSet
-from trans_encoder.data.tasks import TestSet
-from trans_encoder.data.text import Text
+from trans_encoder.config import PoolingMode
+from trans_encoder.data import PairSet, TestSet, Text
 from trans_encoder.distill.bootstrap.plan import ContrastPlan, ObjectiveName, PresetName, make_plan
 from trans_encoder.distill.bootstrap.tuning import tune
-from trans_encoder.distill.cards import write_tuned_card
 from trans_encoder.distill.judges import DevJudge, Judge
+from trans_encoder.distill.results import write_tuned_card
 from trans_encoder.distill.team import ModelRef, may_know_labels
-from trans_encoder.encoders.bi import BiEncoder
-from trans_encoder.encoders.loading import Precision, check_precision
-from trans_encoder.encoders.training import TrainingOptions
+from trans_encoder.encoders import BiEncoder, Precision, TrainingOptions, check_precision
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.files import atomic_folder
-from trans_encoder.participants import PoolingMode
-from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank, world_size
-from trans_encoder.runs.claims import run_folder
-from trans_encoder.runs.layout import Layout, scratch, training_record
-from trans_encoder.runs.records import Moment, TuningRecord, write_record
-from trans_encoder.runs.run import Run
-from trans_encoder.runs.trackers import check_trackers, tracked
+from trans_encoder.runs import (
+    Layout,
+    Moment,
+    Run,
+    TuningRecord,
+    check_trackers,
+    run_folder,
+    scratch,
+    tracked,
+    training_record,
+    write_record,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -77,10 +79,7 @@ def bootstrap(
     loading = (pooling, trust_remote_code, device, precision)
     work = Bootstrap(str(model), text, plan, seed, judge, *loading, trackers, fast, keep_start)
     config, origin, folder = work.config(), work.origin(), run_folder(out)
-    with (
-        progress("stage 0", total=1) as advance,
-        Run.claim(folder, config=config, origin=origin, advance=advance) as run,
-    ):
+    with Run.claim(folder, config=config, origin=origin) as run:
         run.complete([run.stage(run.layout.trained("bi"), origin, work)])
     made = Layout(folder).trained("bi")
     return BiEncoder.load(made, device=device, trust_remote_code=trust_remote_code, fast=fast)

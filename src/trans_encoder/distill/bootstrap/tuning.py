@@ -6,13 +6,12 @@ from contextlib import nullcontext
 import numpy as np
 import pyarrow as pa
 
-from trans_encoder.data.text import Text
+from trans_encoder.data import Text
 from trans_encoder.distill.bootstrap.contrast import Contrast
 from trans_encoder.distill.bootstrap.plan import ContrastPlan
 from trans_encoder.distill.bootstrap.views import dropped_heads, has_dropout
-from trans_encoder.encoders.bi import BiEncoder
+from trans_encoder.encoders import BiEncoder, Training, TrainingOptions, fit
 from trans_encoder.encoders.tokens import Integers, PairTokens, tokenise
-from trans_encoder.encoders.training import Training, TrainingOptions, fit
 from trans_encoder.errors import ConfigurationError, DataError
 
 logger = logging.getLogger(__name__)

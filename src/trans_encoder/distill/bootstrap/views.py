@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trans_encoder.encoders.bi import BiEncoder
+from trans_encoder.encoders import BiEncoder
 from trans_encoder.errors import ConfigurationError
 
 TokenIds = NDArray[np.int32]

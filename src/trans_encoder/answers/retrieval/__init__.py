@@ -1,0 +1,22 @@
+"""Texts with their vectors, and their neighbours by vectors and by words."""
+
+from trans_encoder.answers.retrieval.candidates import Candidates, crowd_of, find_candidates, pair_scores
+from trans_encoder.answers.retrieval.dense import DenseIndex
+from trans_encoder.answers.retrieval.embedded import Embedded, Positions, distinct, joined
+from trans_encoder.answers.retrieval.embedder import Embedder, load_embedder
+from trans_encoder.answers.retrieval.lexical import LexicalIndex
+
+__all__ = [
+    "Candidates",
+    "DenseIndex",
+    "Embedded",
+    "Embedder",
+    "LexicalIndex",
+    "Positions",
+    "crowd_of",
+    "distinct",
+    "find_candidates",
+    "joined",
+    "load_embedder",
+    "pair_scores",
+]

@@ -1,0 +1,109 @@
+"""`trans-encoder index` and `search`: embed the rows of a file once, then ask."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from trans_encoder.cli.options import Json, SkipBad, TrustRemoteCode
+from trans_encoder.cli.output import print_result
+from trans_encoder.progress import show_progress
+
+RowsPath = Annotated[
+    Path,
+    typer.Option("--text", metavar="FILE", help="Rows: JSONL, TSV, CSV, Parquet, or text with a row a line; .gz too."),
+]
+IdColumn = Annotated[
+    str | None, typer.Option("--id", metavar="COLUMN", help="The column of ids; else `id`, else line numbers.")
+]
+TextColumn = Annotated[
+    str | None, typer.Option("--column", metavar="COLUMN", help="The column of the text, if it is not found.")
+]
+EmbeddingModels = Annotated[
+    list[str] | None,
+    typer.Option("--model", metavar="BI", help="A bi-encoder's folder or hub name; repeat for a team."),
+]
+CrossOption = Annotated[
+    str | None, typer.Option("--cross", metavar="CROSS", help="A cross-encoder that looks at the best ones again.")
+]
+
+
+def index(
+    text: RowsPath,
+    out: Annotated[Path, typer.Option("--out", metavar="INDEX", help="The folder of the index.")],
+    model: EmbeddingModels = None,
+    id_column: IdColumn = None,
+    column: TextColumn = None,
+    reindex: Annotated[
+        bool, typer.Option("--reindex", help="Embed everything again if the model is another one.")
+    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Drop the rows that the file no longer has.")] = False,
+    skip_bad: SkipBad = False,
+    trust_remote_code: TrustRemoteCode = False,
+    json: Json = False,
+) -> None:
+    """Embed every distinct text of a file once and keep it with its ids and columns, to find duplicates and to search.
+
+    Given again with more rows, only new texts are embedded; stopped at any point, the same command continues.
+
+    Example: `trans-encoder index --text tickets.csv --id ticket --model models/all-MiniLM-L6-v2 --out tickets.index`
+    """
+    from trans_encoder.answers.index import build_index
+    from trans_encoder.data import Corpus
+
+    with show_progress():
+        corpus = Corpus.read(text, id=id_column, column=column, skip_bad=skip_bad)
+        made = build_index(
+            corpus, out, models=model, reindex=reindex, replace=replace, trust_remote_code=trust_remote_code
+        )
+        probability = made.probability
+    report = made.report
+    assert report is not None
+    parts = [f"{number:,} {what}" for what, number in asdict(report).items() if number and what in _CHANGES]
+    shown = [
+        f"{out}: {report.rows:,} rows ({', '.join(parts)}), {report.texts:,} distinct texts, "
+        f"{report.embedded:,} embedded now",
+        f"Unrelated texts score about {probability.scale.unrelated:.2f}, the same text with a light edit about "
+        f"{probability.scale.same:.2f}",
+    ]
+    result = {"out": str(out), "models": made.manifest.models, **asdict(report), "scale": asdict(probability.scale)}
+    print_result(result, as_json=json, shown=shown)
+
+
+_CHANGES = ("added", "changed", "unchanged", "removed")
+
+
+def search(
+    index: Annotated[Path, typer.Argument(metavar="INDEX", help="A folder that `trans-encoder index` made.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to search for.")],
+    top: Annotated[int, typer.Option("--top", min=1, help="How many rows to return.")] = 10,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", metavar="FILTER", help='A condition on columns: status == "open" and year >= 2020'),
+    ] = None,
+    cross: CrossOption = None,
+    trust_remote_code: TrustRemoteCode = False,
+    json: Json = False,
+) -> None:
+    """Search an index by meaning and by words at once.
+
+    The probability is an estimate of how likely people would say that a row means the same as the text.
+
+    Example: `trans-encoder search tickets.index "cannot log in" --top 5 --where 'status == "open"'`
+    """
+    from trans_encoder.answers.index import Index
+    from trans_encoder.encoders import CrossEncoder
+
+    with show_progress():
+        opened = Index.open(index, trust_remote_code=trust_remote_code)
+        second = CrossEncoder.load(cross, trust_remote_code=trust_remote_code) if cross else None
+        hits = opened.search(text, top=top, where=where, cross=second)
+    table = Table("id", "text", title_justify="left", caption_justify="left")
+    table.add_column("score", justify="right")
+    table.add_column("same", justify="right")
+    for hit in hits:
+        table.add_row(hit.id, hit.text, f"{hit.score:.2f}", f"{hit.probability:.0%}")
+    shown = table if hits else "No row was found."
+    print_result({"text": text, "hits": [hit.to_dict() for hit in hits]}, as_json=json, shown=shown)

@@ -1,0 +1,76 @@
+"""`trans-encoder bootstrap`: stage 0, from a PLM and raw text to a first bi-encoder."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from trans_encoder.cli.options import Columns, Json, SkipBad, TrustRemoteCode, read_settings
+from trans_encoder.cli.output import print_result
+from trans_encoder.cli.texts import ColumnOption, Language, LineOption, TextPath, read_text
+from trans_encoder.config import PoolingMode
+from trans_encoder.progress import show_progress
+
+_NAMES = ("text", "model", "out", "objective", "preset", "dev", "pooling", "seed", "trust_remote_code")
+_OPTIONS = {name: f"--{name.replace('_', '-')}" for name in _NAMES}
+
+
+def bootstrap(
+    text: TextPath,
+    model: Annotated[str, typer.Option("--model", metavar="PLM", help="A folder or hub name of any encoder.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="The model goes to FOLDER/bi.")],
+    objective: Annotated[
+        Literal["simcse", "mirror", "neighbours"],
+        typer.Option("--objective", help="What is alike: views by dropout, masked views, or adjacent sentences."),
+    ] = "simcse",
+    preset: Annotated[
+        Literal["small", "paper"], typer.Option("--preset", help="For small encoders on a CPU, or as published.")
+    ] = "small",
+    dev: Annotated[
+        Path | None, typer.Option("--dev", metavar="FILE", help="Labelled pairs that choose the best checkpoint.")
+    ] = None,
+    pooling: Annotated[
+        PoolingMode | None, typer.Option("--pooling", help="mean, unless the model says otherwise.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides the order of the text and dropout.")] = 42,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as learning_rate=1e-4; repeatable."),
+    ] = None,
+    line: LineOption = None,
+    column: ColumnOption = None,
+    language: Language = None,
+    columns: Columns = None,
+    skip_bad: SkipBad = False,
+    trust_remote_code: TrustRemoteCode = False,
+    json: Json = False,
+) -> None:
+    """Tune a language model into a first bi-encoder, from raw text alone.
+
+    A checkpoint that already embeds sentences does not need this. Killed at any point, the same command continues.
+
+    Example: `trans-encoder bootstrap --text corpus.txt --model bert-base-uncased --out start`
+    """
+    from trans_encoder.cli.reading import Reading
+    from trans_encoder.distill.bootstrap import bootstrap as run
+    from trans_encoder.runs import TuningRecord, read_record, training_record
+
+    overrides = read_settings(assignments, options=_OPTIONS)
+    with show_progress():
+        test = Reading(columns, skip_bad).test_set(dev) if dev else None
+        encoder = run(
+            read_text(text, line=line, column=column, language=language, skip_bad=skip_bad),
+            model,
+            out=out,
+            objective=objective,
+            preset=preset,
+            seed=seed,
+            dev=test,
+            pooling=pooling,
+            trust_remote_code=trust_remote_code,
+            **overrides,
+        )
+    record = read_record(TuningRecord, training_record(Path(encoder.name)))
+    result = {"out": encoder.name, **record.model_dump(include={"start_score", "best_score", "best_step"})}
+    scores = f"; dev {record.start_score:.2f} before, {record.best_score:.2f} after" if test else ""
+    print_result(result, as_json=json, shown=f"{encoder.name}: tuned by {objective}{scores}")

@@ -1,0 +1,87 @@
+"""`trans-encoder learn`: one student from saved labels."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from trans_encoder.cli.options import (
+    Columns,
+    Json,
+    Pooling,
+    Prompt1,
+    Prompt2,
+    PromptOption,
+    SkipBad,
+    TrustRemoteCode,
+    choose_prompts,
+    read_settings,
+)
+from trans_encoder.cli.output import print_result
+from trans_encoder.errors import ConfigurationError
+from trans_encoder.progress import show_progress
+
+_NAMES = ("model", "kind", "out", "preset", "dev", "seed", "trust_remote_code")
+_OPTIONS = {name: f"--{name.replace('_', '-')}" for name in _NAMES}
+
+
+def learn(
+    labels: Annotated[
+        Path, typer.Argument(metavar="LABELS", help="Pairs with a score each: Parquet, JSONL, TSV, CSV, .gz too.")
+    ],
+    model: Annotated[str, typer.Option("--model", metavar="STUDENT", help="What the student starts from.")],
+    kind: Annotated[Literal["bi", "cross"], typer.Option("--kind", help="What the student becomes.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="The model goes to FOLDER/bi or FOLDER/cross.")],
+    score_range: Annotated[
+        str | None,
+        typer.Option("--range", metavar="LOW,HIGH", help="Scores are from LOW to HIGH, such as 0,5; mapped to 0,1."),
+    ] = None,
+    preset: Annotated[str, typer.Option("--preset", metavar="NAME", help="Settings as in train.")] = "small",
+    dev: Annotated[
+        Path | None, typer.Option("--dev", metavar="FILE", help="Labelled pairs that choose the best checkpoint.")
+    ] = None,
+    pooling: Pooling = None,
+    prompt: PromptOption = None,
+    prompt1: Prompt1 = None,
+    prompt2: Prompt2 = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides new weights, order and dropout.")] = 42,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as learning_rate=1e-4; repeatable."),
+    ] = None,
+    columns: Columns = None,
+    skip_bad: SkipBad = False,
+    trust_remote_code: TrustRemoteCode = False,
+    json: Json = False,
+) -> None:
+    """Train one student on saved labels: those of `label`, or scores of an LLM, an API or people.
+
+    Scores are cosines or probabilities, from -1 to 1; give `--range` for others. Killed at any point, the same command
+    continues.
+
+    Example: `trans-encoder learn labels.parquet --model google-bert/bert-base-uncased --kind cross --out runs/learnt`
+    """
+    from trans_encoder.cli.reading import Reading
+    from trans_encoder.config import MemberConfig
+    from trans_encoder.distill.learn import learn as run
+
+    overrides = read_settings(assignments, options=_OPTIONS)
+    (sides,) = choose_prompts(1, prompt=prompt, prompt1=prompt1, prompt2=prompt2)
+    member = MemberConfig(bi=model, pooling=pooling, prompt1=sides[0], prompt2=sides[1])
+    reading = Reading(columns, skip_bad)
+    with show_progress():
+        pairs = reading.labels(labels, score_range=None if score_range is None else _bounds(score_range))
+        test = None if dev is None else reading.test_set(dev)
+        settings = {"seed": seed, "trust_remote_code": trust_remote_code, **overrides}
+        encoder = run(pairs, member, kind=kind, out=out, preset=preset, dev=test, **settings)
+    folder = out / encoder.kind
+    shown = f"{folder}: {kind}-encoder, learnt from {len(pairs):,} labels"
+    print_result({"out": str(folder), "kind": kind, "model": model, "labels": len(pairs)}, as_json=json, shown=shown)
+
+
+def _bounds(text: str) -> tuple[float, float]:
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigurationError(f"--range {text}: expected two numbers, such as 0,5") from None
+    return low, high

@@ -1,0 +1,103 @@
+"""`trans-encoder train`: from unlabelled pairs to two models."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trans_encoder.cli.output import Shown, print_result, score_table
+from trans_encoder.cli.takes_job import takes_job
+from trans_encoder.progress import show_progress
+from trans_encoder.ranks import from_first_rank, joined_ranks
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from trans_encoder.cli.jobs import Job
+    from trans_encoder.distill.results import Result
+    from trans_encoder.report import ModelKey
+    from trans_encoder.report.outcomes import Outcome
+
+
+@takes_job
+def train(job: "Job", json: bool) -> None:
+    """Let a bi-encoder and a cross-encoder teach each other on unlabelled pairs, or on raw text.
+
+    From raw text (`--text`), a model that does not embed sentences yet is tuned first, and the pairs are mined; with
+    `--remine` every later cycle mines its own, with the bi-encoders of the cycle before. One `--model` is
+    self-distillation, several are a team that learns from its mean. The run folder gets everything: labels, history,
+    the chosen models under `best/`. Killed at any point, the same command continues.
+
+    Example: `trans-encoder train --text corpus.txt --model bert-base-uncased --out runs/mine`
+    """
+    from trans_encoder.distill.from_text import Prepared, TextOptions, prepare
+    from trans_encoder.distill.judges import DevJudge
+    from trans_encoder.distill.run import run
+    from trans_encoder.report import write_report
+    from trans_encoder.report.measuring import evaluate_run
+    from trans_encoder.runs import make_engine
+
+    with joined_ranks(), show_progress(), make_engine(job.engine, device=job.config.device) as engine:
+        if job.text is not None:
+            options = TextOptions(job.count, job.mix, job.remine, job.objective)
+            ready = prepare(job.config, job.text, out=job.out, options=options)
+        else:
+            assert job.pairs is not None
+            ready = Prepared(job.config, job.pairs)
+        judge = DevJudge(job.dev) if job.dev else None
+        result = run(ready.config, ready.pairs, out=job.out, judge=judge, miner=ready.miner, engine=engine)
+        tests = _by_model(evaluate_run(result.folder, job.tests)) if job.tests else {}
+        page = from_first_rank(lambda: write_report([result.folder]))
+    print_result(_as_dict(result, tests, page), as_json=json, shown=_shown(result, tests, page))
+
+
+def _by_model(outcomes: Sequence["Outcome"]) -> dict[str, dict[str, float]]:
+    """Return each model's score on every test set and their average, the starts first."""
+    keys = sorted(outcomes[0].values, key=lambda key: ("start", "best").index(key.moment)) if outcomes else []
+    members = {key.member for key in keys}
+    scores = {key: {outcome.name: outcome.values[key] for outcome in outcomes} for key in keys}
+    return {
+        _called(key, alone=len(members) == 1): {**found, "average": sum(found.values()) / len(found)}
+        for key, found in scores.items()
+    }
+
+
+def _called(key: "ModelKey", *, alone: bool) -> str:
+    from trans_encoder.report.outcomes import TEAM
+
+    model = "start" if key.moment == "start" else key.kind
+    return model if alone else f"{'ensemble' if key.member == TEAM else key.member} {model}"
+
+
+def _as_dict(result: "Result", tests: Mapping[str, Mapping[str, float]], page: Path) -> dict[str, Any]:
+    return {
+        "out": str(result.folder),
+        "metric": result.metric,
+        "members": {name: member.model_dump() for name, member in result.members.items()},
+        "ensemble": dict(result.ensemble),
+        "helped": dict(result.helped),
+        "to_ship": {kind: str(folder) for kind, folder in result.to_ship.items()},
+        "summary": result.summary,
+        "notes": list(result.notes),
+        "report": str(page),
+        "tests": tests,
+    }
+
+
+def _shown(result: "Result", tests: Mapping[str, Mapping[str, float]], page: Path) -> Shown:
+    chosen = [model.folder for member in result.members.values() for model in (member.bi, member.cross) if model]
+    parts: list[str | Table] = [result.summary, *(f"Models: {result.folder / folder}" for folder in chosen)]
+    if len(result.members) > 1:
+        parts.append(_to_ship(result))
+    parts.append(f"Report: {page}")
+    if tests:
+        parts.append(score_table(tests, title="Test, score x100"))
+    return parts
+
+
+def _to_ship(result: "Result") -> str:
+    """Say which of several members' models to take, and how to have them all as one scorer."""
+    uses = {"bi": "to embed texts", "cross": "to score pairs"}
+    single = ", ".join(f"{folder} {uses[kind]}" for kind, folder in result.to_ship.items())
+    by = f"best {result.metric}" if result.metric else "the first member's, since nothing was judged"
+    together = f"trans-encoder ensemble {result.folder} --out TEAM"
+    return f"To ship: {single} ({by}). For work in batches, all of them and the teachers as one scorer: {together}"

@@ -1,0 +1,32 @@
+"""The configuration of a run: its team and teachers, how encoders are trained, presets, TOML files and overrides."""
+
+from trans_encoder.config.participants import MemberConfig, PoolingMode, TeacherConfig
+from trans_encoder.config.plans import OptimisationPlan, TrainingPlan
+from trans_encoder.config.presets import PRESETS
+from trans_encoder.config.run_config import (
+    EngineConfig,
+    Inputs,
+    JobConfig,
+    RunConfig,
+    Scale,
+    load_config,
+    make_config,
+    parse_overrides,
+)
+
+__all__ = [
+    "PRESETS",
+    "EngineConfig",
+    "Inputs",
+    "JobConfig",
+    "MemberConfig",
+    "OptimisationPlan",
+    "PoolingMode",
+    "RunConfig",
+    "Scale",
+    "TeacherConfig",
+    "TrainingPlan",
+    "load_config",
+    "make_config",
+    "parse_overrides",
+]

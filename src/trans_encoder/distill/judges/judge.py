@@ -1,0 +1,251 @@
+"""Judges score encoders, with labels or without, and decide whether a model is better than the start it came from."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from trans_encoder.data import PairSet, Scores, TestSet
+from trans_encoder.distill.judges.probes import Probes, agreement, make_probes
+from trans_encoder.distill.judges.selection import FEWEST_VIEWS, LEARNT, Verdict, weigh_views
+from trans_encoder.distill.labels import Teacher, label
+from trans_encoder.encoders import Kind, Together
+from trans_encoder.errors import DataError
+from trans_encoder.evaluation.evaluate import measure
+from trans_encoder.runs import Evidence
+
+
+class Comparison(NamedTuple):
+    """What is known of a start and of the model that was kept in its place; of a team the means."""
+
+    kind: Kind
+    start: float | None
+    """The judge's score of the start."""
+    kept: float | None
+    """The judge's score of the kept model."""
+    agreement: float | None
+    """Of the kept model with its teachers, if there are no labels."""
+    supervised: bool
+    """Whether the start may have been trained on labels."""
+
+
+class Judge(Protocol):
+    """Scores an encoder, higher is better; the same encoder always gets the same score."""
+
+    @property
+    def name(self) -> str:
+        """What the score is called in results."""
+
+    @property
+    def basis(self) -> str:
+        """What the score was measured on."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Tell apart judges that give different scores."""
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether it knows labels: only then is the best checkpoint of a training kept, not the last."""
+
+    @property
+    def pairs(self) -> PairSet:
+        """The pairs that the judge has scored."""
+
+    def rate(self, scores: Scores) -> float:
+        """Return the score of whatever gave these scores to the judge's pairs."""
+
+    def __call__(self, encoder: Teacher) -> float:
+        """Return the encoder's score."""
+
+    def together(self, encoders: Sequence[Teacher]) -> float:
+        """Return the score of several encoders' mean prediction."""
+
+    def agreement(
+        self, student: Teacher, teachers: Sequence[Teacher], *, starts: Sequence[Teacher], anchor: float
+    ) -> float | None:
+        """Return how far a student has learnt the order of pairs that it was taught, x100.
+
+        That is the order of its teachers, with `anchor` of the starts' mixed in. None if its score tells enough.
+        """
+
+    def weigh(self, student: Teacher, start: Teacher, views: Sequence[Teacher]) -> Evidence | None:
+        """Return what views that do not come from the start tell of its student; None if the score tells enough."""
+
+    def floor(self) -> float | None:
+        """Return the score of shared wording alone, where "better" can only be told of starts below it."""
+
+    def compare(self, known: Comparison) -> Verdict:
+        """Decide whether a model is better than the start, worse, or that it is not known."""
+
+
+@dataclass(frozen=True)
+class DevJudge:
+    """Judges by a labelled dev set, as the paper does."""
+
+    dev: TestSet
+    basis = "on dev"
+    has_labels = True
+
+    @property
+    def name(self) -> str:
+        """The dev set's metric."""
+        return self.dev.metric
+
+    @property
+    def fingerprint(self) -> str:
+        """Metric and hash of the dev set."""
+        return f"{self.dev.metric} {self.dev.pairs.hash}"
+
+    @property
+    def pairs(self) -> PairSet:
+        """The pairs of the dev set."""
+        return self.dev.pairs
+
+    def rate(self, scores: Scores) -> float:
+        """Return the dev set's metric of these scores."""
+        return measure(scores, self.dev)
+
+    def __call__(self, encoder: Teacher) -> float:
+        """Return the encoder's score on the dev set."""
+        return self.rate(Together(encoder).score(self.pairs))
+
+    def together(self, encoders: Sequence[Teacher]) -> float:
+        """Return the score of the encoders' mean prediction."""
+        return self.rate(label(self.pairs, list(map(Together, encoders))).scores)
+
+    def agreement(self, *_: Any, **__: Any) -> None:
+        """Return None: labels tell more than agreement with the teachers."""
+
+    def weigh(self, *_: Any, **__: Any) -> None:
+        """Return None: labels tell more than other views."""
+
+    def floor(self) -> None:
+        """Return None: labels compare a model with any start."""
+
+    def compare(self, known: Comparison) -> Verdict:
+        """Compare the dev scores."""
+        if known.kept is None or known.start is None:
+            return Verdict.NOT_KNOWN
+        return Verdict.BETTER if known.kept > known.start else Verdict.NOT_BETTER
+
+
+class Weight(NamedTuple):
+    """How much a signal counts, and why."""
+
+    weight: float
+    reason: str
+
+
+WEIGHTS = {
+    "overlap": Weight(0.5, "follows the dev score in trainings, across encoders, and from bi- to cross-encoders"),
+    "edit": Weight(0.5, "tells good encoders from better ones; alone it would also praise one that has learnt nothing"),
+}
+"""The signals that make the label-free score: only such as the start has too and both kinds have alike."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelFreeJudge:
+    """Judges by signals that need no labels, on pairs that were held out of the training.
+
+    They tell a start from what a cycle made of it, but not one checkpoint of a training from the next: there, the last
+    one is a better choice than the best by any of them (docs/selection.md).
+    """
+
+    probes: Probes
+    name = "label-free score"
+    basis = "on held-out pairs"
+    has_labels = False
+
+    @classmethod
+    def of(cls, held_out: PairSet, *, seed: int) -> "LabelFreeJudge":
+        """Make the judge of held-out pairs."""
+        return cls(make_probes(held_out, seed=seed))
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the probes and of the weights."""
+        weights = json.dumps({name: each.weight for name, each in WEIGHTS.items()})
+        return f"label-free {hashlib.sha256((self.pairs.hash + weights).encode()).hexdigest()}"
+
+    @property
+    def pairs(self) -> PairSet:
+        """The probes: held-out pairs, and the same lightly edited."""
+        return self.probes.pairs
+
+    def rate(self, scores: Scores) -> float:
+        """Return the weighted mean of the signals."""
+        overlap, edit = self.probes.overlap_agreement(scores), self.probes.edit_agreement(scores)
+        return WEIGHTS["overlap"].weight * overlap + WEIGHTS["edit"].weight * edit
+
+    def __call__(self, encoder: Teacher) -> float:
+        """Return the encoder's label-free score."""
+        return self.rate(Together(encoder).score(self.pairs))
+
+    def together(self, encoders: Sequence[Teacher]) -> float:
+        """Return the score of the encoders' mean prediction."""
+        return self.rate(label(self.pairs, list(map(Together, encoders))).scores)
+
+    def agreement(
+        self, student: Teacher, teachers: Sequence[Teacher], *, starts: Sequence[Teacher] = (), anchor: float = 0.0
+    ) -> float | None:
+        """Return the rank agreement of the student with what it would be taught of the held-out pairs."""
+        held_out = self.probes.held_out
+        own, labels = Together(student).score(held_out), label(held_out, list(map(Together, teachers))).scores
+        if anchor:
+            labels = (1 - anchor) * labels + anchor * label(held_out, list(map(Together, starts))).scores
+        return agreement(own, labels)
+
+    def weigh(self, student: Teacher, start: Teacher, views: Sequence[Teacher]) -> Evidence | None:
+        """Compare a student with its start by views of the held-out pairs."""
+        if len(views) < FEWEST_VIEWS:
+            return None
+        held_out = self.probes.held_out
+        before, after = (Together(each).score(held_out) for each in (start, student))
+        return weigh_views(before, after, {view.name: Together(view).score(held_out) for view in views})
+
+    def floor(self) -> float:
+        """Return the label-free score of TF-IDF weights of letter groups."""
+        return self.rate(self.probes.overlap)
+
+    def compare(self, known: Comparison) -> Verdict:
+        """Compare with a start that is below the lexical floor; of any other nothing is known (docs/selection.md)."""
+        if known.kept is None or known.start is None or known.supervised or known.start >= self.floor():
+            return Verdict.NOT_KNOWN
+        if known.kind == "cross":
+            learnt = known.agreement is not None and known.agreement >= LEARNT
+            return Verdict.BETTER if learnt else Verdict.NOT_BETTER
+        return Verdict.BETTER if known.kept > known.start else Verdict.NOT_BETTER
+
+
+_MOST_HELD_OUT, _FEWEST_HELD_OUT, _LARGEST_SHARE = 256, 32, 4
+_MOST_WITH_VIEWS = 512  # other views judge by an interval, which more pairs make narrower
+_FEWEST_TRAINED = 2
+
+
+class Split(NamedTuple):
+    """Pairs to train on and pairs to judge by."""
+
+    training: PairSet
+    held_out: PairSet
+
+
+def hold_out(pairs: PairSet, *, seed: int, number: int | None = None, views: bool = False) -> Split:
+    """Take pairs out of the training: one in twenty, from 32 to 256 of them, but never more than a quarter.
+
+    Where there are other views to judge by, one in ten, up to 512.
+    """
+    if number is None:
+        share, most = (10, _MOST_WITH_VIEWS) if views else (20, _MOST_HELD_OUT)
+        wanted = min(most, max(_FEWEST_HELD_OUT, len(pairs) // share))
+        number = min(wanted, len(pairs) // _LARGEST_SHARE)
+    held_out = pairs.sample(number, seed=seed)
+    training = pairs.without(held_out)
+    if len(training) < _FEWEST_TRAINED:
+        raise DataError(
+            f"of {len(pairs):,} pairs {len(training):,} are left to train on once {number:,} and their duplicates are "
+            "held out to judge by, so most of them are the same pair; give more different pairs, a dev set, or "
+            "selection=last"
+        )
+    return Split(training, held_out)

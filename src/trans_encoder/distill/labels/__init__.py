@@ -1,0 +1,50 @@
+"""Pseudo-labels: the mean of the team and its teachers, on one scale, saved with where they came from (section 2.4)."""
+
+from trans_encoder.distill.labels.hard_pairs import with_hard_pairs
+from trans_encoder.distill.labels.pseudo_labels import (
+    PseudoLabels,
+    Teacher,
+    Vote,
+    agreed,
+    anchored,
+    fingerprint_of,
+    label,
+    on_scale_of,
+)
+from trans_encoder.distill.labels.scales import uniform_ranks
+from trans_encoder.distill.labels.shards import LabelShard, Sharded, cut, parts
+from trans_encoder.distill.labels.teachers import (
+    FUNCTION,
+    Consensus,
+    Known,
+    Remembering,
+    ScoreFunction,
+    assemble_teachers,
+    name_functions,
+    views_of,
+)
+
+__all__ = [
+    "FUNCTION",
+    "Consensus",
+    "Known",
+    "LabelShard",
+    "PseudoLabels",
+    "Remembering",
+    "ScoreFunction",
+    "Sharded",
+    "Teacher",
+    "Vote",
+    "agreed",
+    "anchored",
+    "assemble_teachers",
+    "cut",
+    "fingerprint_of",
+    "label",
+    "name_functions",
+    "on_scale_of",
+    "parts",
+    "uniform_ranks",
+    "views_of",
+    "with_hard_pairs",
+]

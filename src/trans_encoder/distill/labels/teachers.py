@@ -1,0 +1,286 @@
+"""Teachers beside the team: frozen scorers that take part in every labelling and are never trained.
+
+A teacher is a small object that can be sent to another process: it holds references and loads what it needs when it is
+asked. Encoders and re-rankers are `ModelRef`s; the others are here.
+"""
+
+import hashlib
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from trans_encoder.config import RunConfig, Scale, TeacherConfig
+from trans_encoder.data import PairSet, Scores
+from trans_encoder.data.wording import shared_wording
+from trans_encoder.distill.labels.pseudo_labels import PseudoLabels, Teacher, Vote, fingerprint_of, label
+from trans_encoder.distill.team import VIEWS, Member, ModelRef, Team, may_know_labels
+from trans_encoder.encoders import BiEncoder, checked_name, find_kind
+from trans_encoder.encoders.matching import match_tokens
+from trans_encoder.errors import ConfigurationError, DataError
+from trans_encoder.files import sha256
+
+ScoreFunction = Callable[[list[tuple[str, str]]], Sequence[float]]
+"""What a Python teacher is: pairs of texts in, one finite number for each out; higher is more alike."""
+
+LEXICAL, TOKENS = VIEWS
+FUNCTION = "function:"
+_COSTLY = ("cross", "function")
+_SCORE_FILES = (".parquet", ".jsonl", ".csv", ".tsv", ".jsonl.gz", ".csv.gz", ".tsv.gz", ".arrow")
+
+
+@dataclass(frozen=True)
+class LexicalTeacher:
+    """Scores pairs by the wording that they share."""
+
+    name: str
+    kind = "lexical"
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Return TF-IDF cosines of letter groups, weighted by the pairs' own texts."""
+        return shared_wording(pairs.sentence1.to_pylist(), pairs.sentence2.to_pylist())
+
+    def fingerprint(self) -> dict[str, str]:
+        """Tell apart ways of scoring."""
+        return {"view": "letter groups of 3 to 5, sublinear TF-IDF"}
+
+
+@dataclass(frozen=True)
+class TokenTeacher:
+    """Scores pairs by matching the token embeddings of a bi-encoder, rare tokens first."""
+
+    name: str
+    model: ModelRef
+    kind = "tokens"
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Return the idf-weighted F1 of matched tokens."""
+        return match_tokens(cast(BiEncoder, self.model.load()), pairs)
+
+    def fingerprint(self) -> dict[str, str]:
+        """Tell apart the models whose tokens are matched."""
+        return {"view": "idf-weighted token matching", **self.model.fingerprint()}
+
+
+@dataclass(frozen=True)
+class ScoreFile:
+    """Looks scores up in a file: an LLM's, an API's, people's. A pair that is not in it has none (NaN)."""
+
+    name: str
+    path: Path
+    kind = "scores"
+
+    @cached_property
+    def _scores(self) -> Mapping[tuple[str, str], float]:
+        pairs = PairSet.read(self.path)
+        if pairs.scores is None:
+            raise ConfigurationError(
+                f"teacher {self.path} has no scores; expected a file with two texts and a score in each row"
+            )
+        found: dict[tuple[str, str], float] = {}
+        for first, second, score in pairs.rows():
+            found[first, second] = cast(float, score)
+        return found
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Return each pair's score, in either order of its texts."""
+        known = self._scores
+        found = [known.get((first, second), known.get((second, first), np.nan)) for first, second, _ in pairs.rows()]
+        scores = np.asarray(found, dtype=np.float32)
+        if np.isnan(scores).all():
+            raise DataError(
+                f"teacher {self.path} has a score for none of the {len(pairs):,} pairs; its texts must be written "
+                f"exactly as in the pairs"
+            )
+        return scores
+
+    def fingerprint(self) -> dict[str, str]:
+        """Tell apart files by their content."""
+        return {"file": sha256(self.path)}
+
+
+@dataclass(frozen=True)
+class FunctionTeacher:
+    """Asks a Python function: a service, an LLM, a rule."""
+
+    name: str
+    function: ScoreFunction
+    kind = "function"
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Return what the function returns, one number for each pair."""
+        asked = [(first, second) for first, second, _ in pairs.rows()]
+        scores = np.asarray(self.function(asked), dtype=np.float32)
+        if scores.shape != (len(asked),):
+            raise DataError(
+                f"teacher {self.name} returned scores of shape {scores.shape} for {len(asked):,} pairs; "
+                f"expected one number for each"
+            )
+        return scores
+
+    def fingerprint(self) -> dict[str, str]:
+        """Tell apart functions by their name and source; what they ask may still change unseen."""
+        try:
+            source = inspect.getsource(self.function)
+        except (OSError, TypeError):
+            source = ""
+        name = f"{self.function.__module__}.{getattr(self.function, '__qualname__', type(self.function).__name__)}"
+        return {"function": name, "source": hashlib.sha256(source.encode()).hexdigest()}
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """Several teachers as one: scores the mean of what they give, on one scale."""
+
+    votes: tuple[Vote, ...]
+    scale: Scale
+    name = "consensus"
+    kind = "consensus"
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Return the weighted mean of the teachers that are asked about every pair."""
+        return label(pairs, [vote for vote in self.votes if vote.ask == 1], scale=self.scale).scores
+
+
+@dataclass(frozen=True)
+class _Frozen:
+    """Stands for a frozen teacher, under its name."""
+
+    teacher: Teacher
+
+    @property
+    def name(self) -> str:
+        """The teacher's name."""
+        return self.teacher.name
+
+    def fingerprint(self) -> Mapping[str, str]:
+        """Tell the teacher apart from others."""
+        return fingerprint_of(self.teacher)
+
+
+@dataclass(frozen=True)
+class Known(_Frozen):
+    """A frozen teacher whose scores of the very pairs are in a label file: it is not asked again."""
+
+    labels: Path
+    kind = "scores"
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Read the teacher's column."""
+        return PseudoLabels.open(self.labels, pairs=pairs).by_teacher[self.name]
+
+
+@dataclass(frozen=True)
+class Remembering(_Frozen):
+    """A frozen teacher that is asked only about pairs for which no earlier label file has its score."""
+
+    earlier: tuple[Path, ...]
+
+    @property
+    def kind(self) -> str:
+        """The teacher's kind."""
+        return self.teacher.kind
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Look scores up, and ask for those that are missing."""
+        if not self.earlier or self.kind in VIEWS:  # these depend on word frequencies in all pairs, and are cheap
+            return self.teacher.score(pairs)
+        known = self._known()
+        scores = np.array([known.get((first, second), np.nan) for first, second, _ in pairs.rows()], dtype=np.float32)
+        missing = np.flatnonzero(np.isnan(scores))
+        if len(missing):
+            scores[missing] = self.teacher.score(pairs.take(missing))
+        return scores
+
+    def _known(self) -> dict[tuple[str, str], float]:
+        found: dict[tuple[str, str], float] = {}
+        for path in self.earlier:
+            labels = PseudoLabels.open(path)
+            column = labels.by_teacher[self.name]
+            texts = ((first, second) for first, second, _ in labels.pairs.rows())
+            found |= {pair: score for pair, score in zip(texts, column.tolist(), strict=True) if not np.isnan(score)}
+        return found
+
+
+class Named(NamedTuple):
+    """Teachers as a configuration has them, and the functions that it can only name."""
+
+    teachers: list[str | TeacherConfig]
+    functions: dict[str, ScoreFunction]
+
+
+def name_functions(teachers: Sequence[str | TeacherConfig | ScoreFunction]) -> Named:
+    """Tell Python functions apart from what a configuration can hold, and give each a name."""
+    listed: list[str | TeacherConfig] = []
+    functions: dict[str, ScoreFunction] = {}
+    for teacher in teachers:
+        if isinstance(teacher, str | TeacherConfig):
+            listed.append(teacher)
+            continue
+        called = re.sub(r"\W+", "-", getattr(teacher, "__name__", type(teacher).__name__)).strip("-_") or "function"
+        spec = f"{FUNCTION}{called}" if f"{FUNCTION}{called}" not in functions else f"{FUNCTION}{called}-{len(listed)}"
+        functions[spec] = teacher
+        listed.append(TeacherConfig(spec=spec, name=spec.removeprefix(FUNCTION)))
+    return Named(listed, functions)
+
+
+def assemble_teachers(
+    config: RunConfig, team: Team, functions: Mapping[str, ScoreFunction] | None = None
+) -> tuple[Vote, ...]:
+    """Make the teachers of a configuration; refuse what could not be loaded."""
+    votes = []
+    for settings in config.teachers:
+        teacher = _teacher(settings, config, team, functions or {})
+        share = config.ask if teacher.kind in _COSTLY else 1.0
+        votes.append(Vote(teacher, settings.weight, settings.ask or share))
+    return tuple(votes)
+
+
+def views_of(member: Member, team: Team, teachers: Sequence[Vote]) -> tuple[Teacher, ...]:
+    """Return who may judge a member's students without labels: other members' starts and frozen teachers.
+
+    Wording and tokens do not count, nor teachers that are not asked about every pair. A start that may have been
+    trained on labels is judged by such as may have been, too: weak encoders share errors that it does not have.
+    """
+    members = [(other.given, other.supervised) for other in team if other.name != member.name]
+    frozen = [
+        (vote.teacher, _may_be_strong(vote.teacher))
+        for vote in teachers
+        if vote.ask == 1 and vote.teacher.kind not in VIEWS
+    ]
+    return tuple(view for view, strong in (*members, *frozen) if strong or not member.supervised)
+
+
+def _may_be_strong(teacher: Teacher) -> bool:
+    """Whether a teacher may be stronger than an encoder made without labels: all but such bi-encoders may."""
+    return not (isinstance(teacher, ModelRef) and teacher.kind == "bi") or may_know_labels(teacher.source)
+
+
+def _teacher(teacher: TeacherConfig, config: RunConfig, team: Team, functions: Mapping[str, ScoreFunction]) -> Teacher:
+    name, spec = str(teacher.name), teacher.spec
+    if spec == LEXICAL:
+        return LexicalTeacher(name)
+    if spec == TOKENS:
+        return TokenTeacher(name, team[0].start)
+    if spec.startswith(FUNCTION):
+        if spec not in functions:
+            raise ConfigurationError(
+                f"teacher {spec} is a Python function; give the function itself, distil(..., teachers=[function])"
+            )
+        return FunctionTeacher(name, functions[spec])
+    if spec.endswith(_SCORE_FILES):
+        if not Path(spec).is_file():
+            raise ConfigurationError(f"teacher {spec} does not exist; give a file with two texts and a score in a row")
+        return ScoreFile(name, Path(spec))
+    source = checked_name(spec.removeprefix(f"{TOKENS}:"), trust_remote_code=config.trust_remote_code)
+    # Teachers read whole texts: their own length, not that of the students.
+    model = replace(team[0].start, name=name, source=source, pooling=None, prompts=None, max_tokens=None)
+    if spec.startswith(f"{TOKENS}:"):
+        return TokenTeacher(name, model)
+    kind = find_kind(source)
+    return replace(model, kind=kind, both_orders=kind == "cross" and teacher.both_orders)

@@ -1,0 +1,16 @@
+"""The end of a run: what was chosen, whether it helped, the models' cards, and the team as one scorer."""
+
+from trans_encoder.distill.results.cards import write_learnt_card, write_tuned_card
+from trans_encoder.distill.results.conclusion import conclude, harm_notes, idle
+from trans_encoder.distill.results.ensemble import ensemble_run
+from trans_encoder.distill.results.result import Result
+
+__all__ = [
+    "Result",
+    "conclude",
+    "ensemble_run",
+    "harm_notes",
+    "idle",
+    "write_learnt_card",
+    "write_tuned_card",
+]

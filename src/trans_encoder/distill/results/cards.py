@@ -1,0 +1,237 @@
+"""Model cards: how a chosen model was made, in Markdown that shows whatever is in it as plain text."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCardData
+
+from trans_encoder.config import MemberConfig, OptimisationPlan, RunConfig
+from trans_encoder.data import PairSet
+from trans_encoder.distill.judges import Candidate, verdict_of
+from trans_encoder.distill.team import UNSUPERVISED, card_facts, is_hub_name
+from trans_encoder.encoders import Kind
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$^=-])")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What all cards of a run share."""
+
+    config: RunConfig
+    pairs_count: int
+    pairs_hash: str
+    measure: str | None
+    """What models were chosen by, as in "spearman x100 on dev"; None if nothing was judged."""
+    remined: bool = False
+    """Whether every cycle after the first had new pairs of the same text."""
+
+
+def write_card(chosen: Candidate, start: Candidate, *, facts: Facts, lengths: str | None = None) -> str:
+    """Write the card of a chosen model; `lengths` says what it learnt from and what it cuts."""
+    bi = chosen.model.kind == "bi"
+    usage = _BI_USAGE if bi else _CROSS_USAGE
+    (member,) = (member for member in facts.config.members if member.name == chosen.model.name)
+    plan = facts.config.bi_plan(member) if bi else facts.config.cross
+    return "\n".join(
+        [
+            *_head(
+                bi=bi,
+                supervised=any(member.supervised for member in facts.config.members),
+                bases=[member.bi if bi else member.plm or member.bi],
+                evaluation=_evaluation(chosen, facts.measure),
+            ),
+            f"# {'Bi-encoder' if bi else 'Cross-encoder'} {escaped(chosen.model.name)}",
+            "",
+            _origin(chosen, facts=facts),
+            "",
+            "## Use",
+            "",
+            *usage,
+            "## How it was made",
+            "",
+            *[f"- {line}" for line in _facts(chosen, start, facts=facts)],
+            *([f"- Lengths: {lengths}"] if lengths else []),
+            *([f"- Training of {chosen.model.kind}-encoders: {_plan(plan)}"] if chosen.cycle else []),
+            "",
+            *_LICENCE,
+        ]
+    )
+
+
+def write_tuned_card(model: str, *, sentences: int, plan: OptimisationPlan, supervised: bool) -> str:
+    """Write the card of a bi-encoder that was tuned contrastively, from a model that may know labels (`supervised`)."""
+    return "\n".join(
+        [
+            *_head(bi=True, supervised=supervised, bases=[model]),
+            f"# {escaped(shown(model))}, tuned contrastively",
+            "",
+            f"Made by trans-encoder {version('trans-encoder')} from {escaped(shown(model))} and plain text.",
+            "",
+            "## Use",
+            "",
+            *_BI_USAGE,
+            "## How it was made",
+            "",
+            f"- Sentences of the text: {sentences:,}",
+            f"- Training: {_plan(plan)}",
+            "",
+            *_LICENCE,
+        ]
+    )
+
+
+def write_learnt_card(model: str, *, kind: Kind, pairs: PairSet, plan: OptimisationPlan, score: float | None) -> str:
+    """Write the card of a model that learnt from given labels; nobody says that no people had a part in them."""
+    bi = kind == "bi"
+    return "\n".join(
+        [
+            *_head(bi=bi, supervised=True, bases=[model]),
+            f"# {'Bi-encoder' if bi else 'Cross-encoder'} from {escaped(shown(model))}",
+            "",
+            f"Made by trans-encoder {version('trans-encoder')} from {escaped(shown(model))} and labelled pairs.",
+            "",
+            "## Use",
+            "",
+            *(_BI_USAGE if bi else _CROSS_USAGE),
+            "## How it was made",
+            "",
+            f"- Labelled pairs: {len(pairs):,}, SHA-256 {pairs.hash}",
+            f"- Training: {_plan(plan)}",
+            f"- Score on the dev set (x100): {_number(score)}",
+            "",
+            *_LICENCE,
+        ]
+    )
+
+
+def _head(*, bi: bool, supervised: bool, bases: Sequence[str], evaluation: EvalResult | None = None) -> list[str]:
+    """Return a card's metadata; the last tag tells a later run that no labels had a part in the model.
+
+    Licence and language are given where all models that this one was made from name the same.
+    """
+    named = [base for base in dict.fromkeys(bases) if is_hub_name(base)]
+    cards = [card_facts(base) for base in dict.fromkeys(bases)]
+    data = ModelCardData(
+        base_model=named or None,
+        license=_common(cards, "license"),
+        language=_common(cards, "language"),
+        library_name="sentence-transformers",
+        pipeline_tag="sentence-similarity" if bi else "text-ranking",
+        tags=["sentence-transformers", "trans-encoder", *([] if supervised else [UNSUPERVISED])],
+        model_name="trans-encoder" if evaluation else None,
+        eval_results=[evaluation] if evaluation else None,
+    )
+    return ["---", data.to_yaml(), "---"]
+
+
+def _common(cards: Sequence[Mapping[str, Any]], key: str) -> Any:
+    values = [card.get(key) for card in cards]
+    return values[0] if values and all(value == values[0] for value in values) else None
+
+
+def _evaluation(chosen: Candidate, measure: str | None) -> EvalResult | None:
+    """Return the score on a labelled dev set; one without labels is nothing that others could compare with."""
+    metric = (measure or "").partition(" ")[0]
+    if metric not in ("spearman", "auc") or chosen.score is None:
+        return None
+    kind = "sentence-similarity" if chosen.model.kind == "bi" else "text-ranking"
+    return EvalResult(
+        task_type=kind, dataset_type="dev", dataset_name="dev", metric_type=metric, metric_value=round(chosen.score, 2)
+    )
+
+
+_LICENCE = [
+    "## Licence",
+    "",
+    "The licences of the models named above and of the texts that it was trained on apply.",
+    "",
+]
+
+
+_BI_USAGE = [
+    "```python",
+    "from sentence_transformers import SentenceTransformer",
+    "",
+    'model = SentenceTransformer("path/to/this/folder")',
+    'embeddings = model.encode(["a sentence", "another one"])',
+    "similarities = model.similarity(embeddings, embeddings)",
+    "```",
+    "",
+]
+_CROSS_USAGE = [
+    "```python",
+    "from sentence_transformers import CrossEncoder",
+    "",
+    'model = CrossEncoder("path/to/this/folder")',
+    'scores = model.predict([("a sentence", "another one")])',
+    "```",
+    "",
+]
+
+
+def _origin(chosen: Candidate, *, facts: Facts) -> str:
+    if chosen.cycle == 0:
+        return "This is the bi-encoder that the run started from, unchanged: none of any cycle is known to be better."
+    team = "a team of one" if len(facts.config.members) == 1 else f"a team of {len(facts.config.members)}"
+    return (
+        f"Made without labels by trans-encoder {version('trans-encoder')} "
+        f"(bi- and cross-encoders that teach each other, {team}), in cycle {chosen.cycle}, step {chosen.step}."
+    )
+
+
+def _facts(chosen: Candidate, start: Candidate, *, facts: Facts) -> list[str]:
+    config = facts.config
+    members = "; ".join(
+        f"{escaped(_start(member))}, cross-encoder from {escaped(shown(member.plm or member.bi))}"
+        for member in config.members
+    )
+    lines = [
+        f"Members of the team: {members}",
+        f"Pairs: {facts.pairs_count:,}, SHA-256 {facts.pairs_hash}"
+        + ("; mined again from the same text in every later cycle" if facts.remined else ""),
+        f"Preset {config.preset}, seed {config.seed}, cycles {config.cycles}, strategy {config.strategy}, "
+        f"formulation {config.formulation}, both orders {config.both_orders}, anchor {config.anchor}",
+    ]
+    if facts.measure is None:
+        return [*lines, "No checkpoint was judged: this is the last one, and whether it is better is not known"]
+    lines.append(
+        f"Score ({facts.measure}): {_number(start.score)} of the first bi-encoder, "
+        f"{_number(chosen.score)} of this model"
+    )
+    if (evidence := chosen.evidence) is not None:
+        lines.append(
+            f"{verdict_of(evidence).capitalize()} than its start, judged without labels: estimated gain "
+            f"{evidence.gain:+.2f} ({evidence.low:+.2f} to {evidence.high:+.2f}) in rank correlation x100, by "
+            f"{escaped(', '.join(evidence.views))} on {evidence.pairs:,} held-out pairs"
+        )
+    return lines
+
+
+def _start(member: MemberConfig) -> str:
+    """Name a member's first bi-encoder; a folder that is called bi, as runs call theirs, says nothing of it."""
+    name = shown(member.bi)
+    return str(member.name) if name == "bi" else name
+
+
+def _plan(plan: OptimisationPlan) -> str:
+    return ", ".join(f"{escaped(name)} {value}" for name, value in plan.model_dump().items())
+
+
+def _number(score: float | None) -> str:
+    return "not measured" if score is None else f"{score:.2f}"
+
+
+def shown(model: str) -> str:
+    """Return how a model is named in public: a hub name as it is, a local folder without the way to it."""
+    path = Path(model).expanduser()
+    return path.name if path.exists() else model
+
+
+def escaped(text: str) -> str:
+    """Return text that Markdown and HTML show as it is."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))

@@ -1,0 +1,363 @@
+"""The end of a run: choose among the cycles, put the chosen models in their place, and say whether it helped."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from trans_encoder.config import RunConfig
+from trans_encoder.data import PairSet
+from trans_encoder.distill.cycle import CycleStages
+from trans_encoder.distill.judges import (
+    FEWEST_VIEWS,
+    LEARNT,
+    Candidate,
+    Comparison,
+    Judge,
+    Verdict,
+    choose,
+    choose_by_views,
+    idle_cycles,
+    verdict_of,
+)
+from trans_encoder.distill.labels import Vote, views_of
+from trans_encoder.distill.results.cards import Facts, write_card
+from trans_encoder.distill.results.cuts import cut_notes, learnt_lengths
+from trans_encoder.distill.team import Member, ModelRef, Team
+from trans_encoder.distill.work import Keep
+from trans_encoder.encoders import KNOWN, Kind
+from trans_encoder.ranks import is_first_rank
+from trans_encoder.runs import (
+    Chosen,
+    Layout,
+    MemberResult,
+    ResultRecord,
+    Stage,
+    StartRecord,
+    TrainingRecord,
+    read_record,
+    training_record,
+    write_record,
+)
+
+
+def idle(team: Team, steps: CycleStages, *, cycle: int) -> int:
+    """Count the cycles up to this one since any member's encoder was better than all before it, its start included.
+
+    Bi-encoders whose harm the judge cannot see do not count; if there are no others, no cycle counts as idle.
+    """
+    return min(
+        (
+            idle_cycles(_candidates(member, kind, layout=steps.layout, cycles=cycle))
+            for member in team
+            for kind in _kinds(steps.config)
+            if kind == "cross" or sees_harm(member, steps.judge)
+        ),
+        default=0,
+    )
+
+
+def conclude(team: Team, steps: CycleStages, pairs: PairSet, *, cycles: int, notes: Sequence[str]) -> None:
+    """Choose each member's best models (independently for each kind), keep them and write the result."""
+    judge = steps.judge
+    measure = f"{judge.name} x100 {judge.basis}" if judge else None
+    remined = steps.miner is not None
+    facts = Facts(steps.config, pairs_count=len(pairs), pairs_hash=pairs.hash, measure=measure, remined=remined)
+    layout, kinds = steps.layout, _kinds(steps.config)
+    results: dict[str, MemberResult] = {}
+    kept: dict[Kind, list[ModelRef]] = {kind: [] for kind in kinds}
+    stages = []
+    for member in team:
+        chosen: dict[Kind, Chosen] = {}
+        for kind in kinds:
+            start, *trained = _candidates(member, kind, layout=layout, cycles=cycles)
+            if kind == "cross":
+                best = choose(trained)
+            else:
+                best = choose_by_views(start, trained, else_start=not sees_harm(member, steps.judge))
+            place = layout.best(member.name if len(team) > 1 else None, kind)
+            stages.append(_keep(best, start, place=place, steps=steps, facts=facts))
+            evidence = (best if best.cycle else trained[-1]).evidence
+            verdict = _compare(member, best, start, kind=kind, judge=steps.judge)
+            helped = (verdict_of(evidence) if evidence else verdict).helped
+            chosen[kind] = Chosen(
+                folder=layout.name(place),
+                cycle=best.cycle,
+                step=best.step,
+                score=best.score,
+                helped=helped,
+                agreement=best.agreement,
+                evidence=evidence,
+                flips=best.flips,
+            )
+            kept[kind].append(best.model.at(place, pooling=None, max_tokens=None))
+        results[member.name] = MemberResult(
+            source=member.start.source,
+            start_score=start.score,
+            bi=chosen["bi"],
+            cross=chosen.get("cross"),
+            start_flips=start.flips,
+        )
+    steps.folder.complete(stages)
+    unseen = [member.name for member in team if not sees_harm(member, steps.judge)]
+    work = Conclude(
+        results=results,
+        starts=tuple(member.given for member in team),
+        kept={kind: tuple(models) for kind, models in kept.items()},
+        cycles=cycles,
+        judge=steps.judge,
+        strong=tuple(member.name for member in team if _may_be_strong(member)),
+        kept_starts={
+            name: layout.name(layout.student(cycles, name, "bi")) for name in unseen if results[name].bi.cycle == 0
+        },
+        notes=(
+            *notes,
+            *_remined(steps, team, cycles=cycles),
+            *cut_notes(layout, team, cycles=cycles, kinds=kinds),
+            *_hard(layout, team, cycles=cycles, kinds=kinds),
+            *_outside(layout, team, cycles=cycles, kinds=kinds),
+            *_unlearnt(layout, team, cycles=cycles, kinds=kinds),
+            *([] if any(each.bi.evidence for each in results.values()) else _floor(layout, steps.judge)),
+        ),
+    )
+    digests = {stage.name: steps.folder.manifest.digest(stage.name) for stage in stages}
+    inputs = {"best": digests, "notes": work.notes}
+    steps.folder.complete([steps.folder.stage(layout.result, inputs, work, by="all")])
+
+
+def _kinds(config: RunConfig) -> tuple[Kind, ...]:
+    return ("bi",) if config.formulation == "bi" else ("bi", "cross")
+
+
+def sees_harm(member: Member, judge: Judge | None) -> bool:
+    """Return whether a judge may replace a member's start: with labels always, without them if the start knew none."""
+    return judge is None or judge.has_labels or not member.supervised
+
+
+def harm_notes(team: Team, judge: Judge | None, teachers: Sequence[Vote] = ()) -> list[str]:
+    """Say of each start that may know labels who judges its students, or that there is no one to ask."""
+    unseen = (member for member in team if not sees_harm(member, judge))
+    return [_harm_note(member, [view.name for view in views_of(member, team, teachers)]) for member in unseen]
+
+
+def _harm_note(member: Member, views: Sequence[str]) -> str:
+    if len(views) >= FEWEST_VIEWS:
+        return (
+            f"{member.name} may have been trained on labels: its student is put in best/ if {' and '.join(views)} show "
+            f"on held-out pairs that it is better, else the start is. Give a dev set to let that decide"
+        )
+    return (
+        f"{member.name} may have been trained on labels, and harm to such a start cannot be seen without labels: its "
+        f"bi-encoder is kept in best/ as it is. Add --teacher MODEL twice, for two encoders of other families that "
+        f"teach and judge it, give a dev set to let that decide, or set supervised=false if there were no labels"
+    )
+
+
+def _may_be_strong(member: Member) -> bool:
+    """Whether a start may be stronger than shared wording: trained on labels, or one of the released checkpoints."""
+    return member.supervised or member.start.source in KNOWN
+
+
+def _compare(member: Member, best: Candidate, start: Candidate, *, kind: Kind, judge: Judge | None) -> Verdict:
+    """Compare a member's kept model with its start."""
+    if judge is None:
+        return Verdict.NOT_KNOWN
+    return judge.compare(Comparison(kind, start.score, best.score, best.agreement, _may_be_strong(member)))
+
+
+def _candidates(member: Member, kind: Kind, *, layout: Layout, cycles: int) -> list[Candidate]:
+    """Return the start and what each cycle made; a cross-encoder has no start and is compared with the bi-encoder's."""
+    start = read_record(StartRecord, layout.start).root[member.name]
+    found = [Candidate(member.given, cycle=0, step=0, score=start.score, flips=start.flips)]
+    for cycle in range(1, cycles + 1):
+        folder = layout.student(cycle, member.name, kind)
+        training = read_record(TrainingRecord, training_record(folder))
+        model = (member.start if kind == "bi" else member.plm).at(folder, pooling=None, max_tokens=None)
+        learnt = training.agreement, training.evidence, training.flips
+        found.append(Candidate(model, cycle, training.best_step, training.best_score, *learnt))
+    return found
+
+
+def _keep(best: Candidate, start: Candidate, *, place: Path, steps: CycleStages, facts: Facts) -> Stage:
+    lengths = learnt_lengths(Path(best.model.source)) if best.cycle else None
+    card = write_card(best, start, facts=facts, lengths=lengths)
+    inputs = {"model": steps.digest(best.model), "card": hashlib.sha256(card.encode()).hexdigest()}
+    return steps.folder.stage(place, inputs, Keep(best.model, is_start=best.cycle == 0, card=card), by="owner")
+
+
+@dataclass(frozen=True)
+class Conclude:
+    """Score the ensembles and write the result."""
+
+    results: Mapping[str, MemberResult]
+    starts: tuple[ModelRef, ...]
+    kept: Mapping[Kind, tuple[ModelRef, ...]]
+    cycles: int
+    judge: Judge | None
+    strong: tuple[str, ...]
+    """Members whose starts may be stronger than shared wording."""
+    kept_starts: Mapping[str, str]
+    """Members whose starts are kept because no student is known to be better, and where the last student is."""
+    notes: tuple[str, ...]
+
+    def __call__(self, path: Path) -> None:
+        """Write the result."""
+        helped: dict[str, bool | None] = {kind: self._verdict(kind).helped for kind in self.kept}
+        ensemble = self._ensemble()
+        if not is_first_rank():
+            return
+        result = ResultRecord(
+            metric=self.judge.name if self.judge else None,
+            cycles=self.cycles,
+            members=self.results,
+            ensemble=ensemble,
+            helped=helped,
+            summary=" ".join(self._summary(kind) for kind in self.kept),
+            notes=self.notes,
+        )
+        write_record(path, result)
+
+    def _ensemble(self) -> dict[str, float]:
+        if self.judge is None or len(self.starts) == 1:
+            return {}
+        scores = {"start": self.judge.together(self.starts)}
+        return scores | {kind: self.judge.together(models) for kind, models in self.kept.items()}
+
+    def _means(self, kind: Kind) -> tuple[float, float] | None:
+        """Return the mean score of the members' starts and of their chosen models."""
+        starts = [result.start_score for result in self.results.values()]
+        chosen = [each.score for result in self.results.values() if (each := result.chosen(kind))]
+        before = [score for score in starts if score is not None]
+        after = [score for score in chosen if score is not None]
+        return (fmean(before), fmean(after)) if self.judge and before and after else None
+
+    def _agreement(self, kind: Kind) -> float | None:
+        """Return how far the chosen cross-encoders have learnt, where nothing tells more of them."""
+        chosen = [each.agreement for result in self.results.values() if (each := result.chosen(kind))]
+        known = [agreement for agreement in chosen if agreement is not None]
+        return fmean(known) if kind == "cross" and known else None
+
+    def _verdict(self, kind: Kind) -> Verdict:
+        """Compare the members' means; not known as soon as it is not known of one member."""
+        means = self._means(kind)
+        if self.judge is None or means is None:
+            return Verdict.NOT_KNOWN
+        chosen = [each for result in self.results.values() if (each := result.chosen(kind))]
+        if any(each.helped is None for each in chosen):
+            return Verdict.NOT_KNOWN
+        if any(each.evidence for each in chosen):
+            return Verdict.BETTER if any(each.helped for each in chosen) else Verdict.NOT_BETTER
+        return self.judge.compare(Comparison(kind, *means, self._agreement(kind), bool(self.strong)))
+
+    def _summary(self, kind: Kind) -> str:
+        means = self._means(kind)
+        name = f"{kind}-encoder" + ("s" if len(self.results) > 1 else "")
+        if means is None or self.judge is None:
+            return f"Kept the {name} of the last cycle: without a judge it is not known whether it is better."
+        before, after = means
+        verdict = self._verdict(kind)
+        if verdict is Verdict.NOT_KNOWN:
+            return self._not_known(kind, name)
+        verb = verdict.capitalize()
+        if told := self._told(kind):
+            kept = "" if verdict is Verdict.BETTER else " The start was kept."
+            return f"{verb} {name}: {told}.{kept}"
+        if (agreement := self._agreement(kind)) is not None:
+            return (
+                f"{verb} {name}: agreement with the teachers {agreement:.2f} {self.judge.basis}, "
+                f"where {LEARNT:g} tells better from worse."
+            )
+        if kind == "bi" and all(result.bi.cycle == 0 for result in self.results.values()):
+            start = f"the start ({self.judge.name} {before:.2f} {self.judge.basis})"
+            return f"It did not help the {name}: {start} was at least as good as every cycle's, and was kept."
+        return f"{verb} {name}: {self.judge.name} {after:.2f} {self.judge.basis}, the start {before:.2f}."
+
+    def _told(self, kind: Kind) -> str:
+        """Say what views told of each member's student; nothing where none was asked."""
+        found = {name: each.evidence for name, result in self.results.items() if (each := result.chosen(kind))}
+        return "; ".join(
+            (f"{name}: " if len(found) > 1 else "")
+            + f"estimated gain {each.gain:+.2f} ({each.low:+.2f} to {each.high:+.2f}) by {', '.join(each.views)} "
+            f"on {each.pairs:,} held-out pairs"
+            for name, each in found.items()
+            if each is not None
+        )
+
+    def _not_known(self, kind: Kind, name: str) -> str:
+        if kind == "cross":
+            either = " either" if self._verdict("bi") is Verdict.NOT_KNOWN else ""
+            return f"Whether the {name} is better than the start is not known{either}."
+        told = f" ({told})" if (told := self._told(kind)) else ""
+        if self.kept_starts:
+            return (
+                f"Kept the original {name} of {' and '.join(self.kept_starts)}: without labels it is not known whether "
+                f"the new one is better{told}. The new one is in {' and '.join(self.kept_starts.values())}; "
+                f"--set selection=last puts it in best/."
+            )
+        if told:
+            return f"Not known whether the {name} became better{told}. Kept what has the best label-free score."
+        return (
+            f"Not known whether the {name} became better: without labels that can be told only of starts that are "
+            f"weaker than shared wording. Kept what has the best label-free score; give a dev set to be sure."
+        )
+
+
+def _remined(steps: CycleStages, team: Team, *, cycles: int) -> list[str]:
+    """Say how many pairs each cycle found for itself."""
+    if steps.miner is None:
+        return []
+    trainings = {
+        cycle: read_record(TrainingRecord, training_record(steps.layout.student(cycle, team[0].name, "bi")))
+        for cycle in range(2, cycles + 1)
+    }
+    return [f"cycle {cycle}: {training.labels:,} pairs were mined again" for cycle, training in trainings.items()]
+
+
+def _hard(layout: Layout, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:
+    """Say how many rule-made pairs the cross-encoders learnt, which are the same for all members of a cycle."""
+    places = [layout.student(cycle, team[0].name, "cross") for cycle in range(1, cycles + 1) if "cross" in kinds]
+    return [
+        f"cycle {one.cycle}: the cross-encoders learnt {one.hard:,} rule-made pairs beside {one.labels:,}"
+        for one in (read_record(TrainingRecord, training_record(place)) for place in places)
+        if one.hard
+    ]
+
+
+def _outside(layout: Layout, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:
+    """Say how many labels BCE took outside [0, 1], raw or clamped; all members learn from the same labels."""
+    notes = []
+    for cycle in range(1, cycles + 1):
+        for kind in kinds:
+            training = read_record(TrainingRecord, training_record(layout.student(cycle, team[0].name, kind)))
+            if training.outside:
+                taken = "clamped them" if training.negatives == "clamp" else "took them raw"
+                notes.append(
+                    f"cycle {cycle}: {training.outside:,} of {training.labels:,} labels for the {kind}-encoders "
+                    f"were outside [0, 1]; the BCE loss {taken}"
+                )
+    return notes
+
+
+def _unlearnt(layout: Layout, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:
+    """Say which students did not learn what they were taught, and are not taken for better than the start."""
+    return [
+        f"cycle {candidate.cycle}: the {kind}-encoder of {member.name} has not learnt its teachers' order of pairs "
+        f"(agreement {candidate.agreement:.2f} on held-out pairs, {LEARNT:g} wanted)"
+        for member in team
+        for kind in kinds
+        for candidate in _candidates(member, kind, layout=layout, cycles=cycles)
+        if not candidate.has_learnt
+    ]
+
+
+def _floor(layout: Layout, judge: Judge | None) -> list[str]:
+    """Say how the starts' scores compare with the lexical floor, where that decides what can be told of them."""
+    floor = judge.floor() if judge else None
+    if judge is None or floor is None:
+        return []
+    return [
+        f"lexical floor: shared wording alone has the {judge.name} {floor:.2f}; the start of {name} has "
+        f"{start.score:.2f}"
+        for name, start in read_record(StartRecord, layout.start).root.items()
+    ]

@@ -1,0 +1,33 @@
+"""The team of a finished run as one saved scorer, for work in batches where quality counts more than time."""
+
+from pathlib import Path
+
+from trans_encoder.data import PairSet
+from trans_encoder.distill.labels import FUNCTION, assemble_teachers
+from trans_encoder.distill.results.result import Result
+from trans_encoder.distill.team import ModelRef, assemble, config_of
+from trans_encoder.evaluation.ensembles import Ensemble, Voter, save_ensemble
+from trans_encoder.runs import Layout
+
+_SAMPLE = 1000
+
+
+def ensemble_run(run: str | Path | Result, *, out: str | Path) -> Ensemble:
+    """Save the chosen models of a run and the encoders among its teachers as one ensemble.
+
+    The folder holds copies of all models; `score`, `evaluate` and `label` take it like a model.
+    """
+    result = run if isinstance(run, Result) else Result.open(run)
+    config, layout = config_of(result.folder), Layout(result.folder)
+    pairs = PairSet.open(layout.pairs())
+    sample = pairs if len(pairs) <= _SAMPLE else pairs.sample(_SAMPLE, seed=config.seed)
+    both = config.both_orders and config.both_orders_labels
+    voters = [Voter(f"{name}-bi", encoder) for name, encoder in result.bis.items()]
+    voters += [Voter(f"{name}-cross", encoder, both_orders=both) for name, encoder in result.crosses.items()]
+    encoders = config.model_copy(
+        update={"teachers": tuple(each for each in config.teachers if not each.spec.startswith(FUNCTION))}
+    )
+    for vote in assemble_teachers(encoders, assemble(encoders)):
+        if isinstance(vote.teacher, ModelRef):
+            voters.append(Voter(vote.teacher.name, vote.teacher.load(), vote.weight, vote.teacher.both_orders))
+    return save_ensemble(voters, sample, out=out)

@@ -1,0 +1,87 @@
+"""What a run gave: the chosen models, their scores beside the start's, and whether it helped."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self, cast
+
+from trans_encoder.encoders import BiEncoder, CrossEncoder, Kind, best_device, load_encoder
+from trans_encoder.errors import RunError
+from trans_encoder.runs import Chosen, Layout, MemberResult, ResultRecord, Run, read_record
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run; models are loaded when they are asked for."""
+
+    folder: Path
+    metric: str | None
+    """What the scores are: the dev set's metric, or the label-free score; None if nothing was judged."""
+    cycles: int
+    """How many cycles were run: fewer than asked for if they stopped gaining anything."""
+    members: Mapping[str, MemberResult]
+    ensemble: Mapping[str, float]
+    """Scores of the team's mean predictions: start, bi and cross; empty for a team of one, or if nothing was judged."""
+    helped: Mapping[str, bool | None]
+    """For each kind, whether the members are better on average than their starts; None if that is not known."""
+    summary: str
+    notes: tuple[str, ...] = field(default=())
+    _loaded: dict[str, BiEncoder | CrossEncoder] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Self:
+        """Read the result of a finished run."""
+        folder = Path(folder)
+        try:
+            record = read_record(ResultRecord, Layout(folder).result)
+        except RunError as error:
+            raise RunError(f"{folder} holds no finished run ({error}); run the training to its end first") from error
+        return cls(folder=folder, **dict(record))
+
+    @cached_property
+    def bis(self) -> dict[str, BiEncoder]:
+        """The chosen bi-encoder of each member."""
+        return {name: cast(BiEncoder, self._load(member.bi)) for name, member in self.members.items()}
+
+    @cached_property
+    def crosses(self) -> dict[str, CrossEncoder]:
+        """The chosen cross-encoder of each member; empty where none was trained."""
+        chosen = {name: member.cross for name, member in self.members.items()}
+        return {name: cast(CrossEncoder, self._load(model)) for name, model in chosen.items() if model is not None}
+
+    @property
+    def bi(self) -> BiEncoder:
+        """The bi-encoder with the best score; if nothing was judged, the first member's."""
+        return cast(BiEncoder, self._load(self.members[self._best("bi")].bi))
+
+    @property
+    def cross(self) -> CrossEncoder:
+        """The cross-encoder with the best score; if nothing was judged, the first member's."""
+        if not any(member.cross for member in self.members.values()):
+            raise RunError("this run trained no cross-encoder: its formulation was bi (standard self-distillation)")
+        return cast(CrossEncoder, self._load(cast(Chosen, self.members[self._best("cross")].cross)))
+
+    @property
+    def to_ship(self) -> dict[Kind, Path]:
+        """Where the one bi-encoder and the one cross-encoder are that `bi` and `cross` name, for use elsewhere."""
+        kinds: tuple[Kind, ...] = ("bi", "cross") if any(each.cross for each in self.members.values()) else ("bi",)
+        best = {kind: cast(Chosen, self.members[self._best(kind)].chosen(kind)) for kind in kinds}
+        return {kind: self.folder / model.folder for kind, model in best.items()}
+
+    def _best(self, kind: Kind) -> str:
+        scores = {name: chosen.score for name, member in self.members.items() if (chosen := member.chosen(kind))}
+        return max(scores, key=lambda name: float("-inf") if scores[name] is None else cast(float, scores[name]))
+
+    def _load(self, chosen: Chosen) -> BiEncoder | CrossEncoder:
+        """Load a model once, where and as the run was told to."""
+        if chosen.folder not in self._loaded:
+            self._loaded[chosen.folder] = load_encoder(self.folder / chosen.folder, **self._settings)
+        return self._loaded[chosen.folder]
+
+    @cached_property
+    def _settings(self) -> dict[str, Any]:
+        config = Run.open(self.folder).config
+        # A finished run may be opened on a machine without the device that it ran on.
+        here = config["device"].partition(":")[0] in ("cpu", best_device().partition(":")[0])
+        return {"device": config["device"] if here else None, "trust_remote_code": config["trust_remote_code"]}

@@ -1,0 +1,61 @@
+"""An encoder of either kind, and how one is loaded without knowing which."""
+
+from pathlib import Path
+
+from trans_encoder.config import PoolingMode
+from trans_encoder.encoders.bi import BiEncoder
+from trans_encoder.encoders.cross import CrossEncoder
+from trans_encoder.encoders.loading import Kind, find_kind
+from trans_encoder.encoders.onnx import Graph, OnnxBiEncoder, OnnxCrossEncoder, has_graph
+from trans_encoder.encoders.prompts import Prompts
+from trans_encoder.errors import ConfigurationError
+
+Encoder = BiEncoder | CrossEncoder
+
+
+def load_encoder(
+    name: str | Path,
+    *,
+    kind: Kind | None = None,
+    pooling: PoolingMode | None = None,
+    prompts: Prompts = None,
+    max_tokens: int | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    fast: bool | None = None,
+) -> Encoder:
+    """Load a saved encoder of either kind, or an ONNX export of one; the kind is found from its files unless given.
+
+    `pooling` and `prompts` are for bi-encoders: see `BiEncoder.load`. `fast=False` switches the CPU speed-ups off.
+    """
+    if has_graph(name):
+        return _load_graph(Path(name), pooling=pooling, prompts=prompts, max_tokens=max_tokens)
+    if (kind or find_kind(name)) == "bi":
+        return BiEncoder.load(
+            name,
+            pooling=pooling,
+            prompts=prompts,
+            max_tokens=max_tokens,
+            device=device,
+            trust_remote_code=trust_remote_code,
+            fast=fast,
+        )
+    if pooling is not None or prompts is not None:
+        raise ConfigurationError(
+            f"{name} is a cross-encoder, which reads both texts at once: pooling and prompts are for bi-encoders. "
+            f"Leave them out, or give kind bi (--kind bi) to read it as one"
+        )
+    return CrossEncoder.load(name, max_tokens=max_tokens, device=device, trust_remote_code=trust_remote_code, fast=fast)
+
+
+def _load_graph(
+    folder: Path, *, pooling: PoolingMode | None, prompts: Prompts, max_tokens: int | None
+) -> OnnxBiEncoder | OnnxCrossEncoder:
+    graph = Graph(folder.expanduser(), max_tokens=max_tokens)
+    if pooling is not None:
+        raise ConfigurationError(f"{folder} is an ONNX export, whose pooling is in its graph; leave --pooling out")
+    if graph.note["kind"] == "bi":
+        return OnnxBiEncoder(graph, name=str(folder), prompts=prompts)
+    if prompts is not None:
+        raise ConfigurationError(f"{folder} is a cross-encoder; prompts are for bi-encoders, so leave them out")
+    return OnnxCrossEncoder(graph, name=str(folder))
