@@ -21,7 +21,7 @@ _TABLES = (
 def settings_page() -> str:
     """Return every setting with its type, default, presets and description."""
     from trans_encoder import config
-    from trans_encoder.presets import PRESETS
+    from trans_encoder.config import PRESETS
 
     parts = [
         "# Settings",
