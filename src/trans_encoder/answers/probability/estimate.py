@@ -30,6 +30,7 @@ _RANDOM_PAIRS, _EDITED = 10_000, 256
 _SAMPLE, _NEIGHBOURS, _DEPTH = 1000, 6, 16
 _KNOTS = 48
 _LEAST_RANGE = 1e-3
+_BLOCK = 1 << 16
 
 Floats = npt.NDArray[np.float64]
 
@@ -53,9 +54,11 @@ class Constants:
     def spread(self, evidence: Floats) -> tuple[Floats, Floats]:
         """Return a low and a high probability: nine in ten of the replicates lie between."""
         table = np.array(self.replicates)
-        odds = evidence @ table[:, :-1].T + table[:, -1]
-        low, high = np.quantile(odds, (0.05, 0.95), axis=1)
-        return sigmoid(low), sigmoid(high)
+        ends = np.empty((2, len(evidence)))
+        for start in range(0, len(evidence), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            ends[:, part] = np.quantile(table[:, :-1] @ evidence[part].T + table[:, -1:], (0.05, 0.95), axis=0)
+        return sigmoid(ends[0]), sigmoid(ends[1])
 
 
 @cache

@@ -2,6 +2,8 @@
 
 Large collections are cut into clusters of about `_CLUSTER` vectors, and every text looks into the `_PROBED` clusters
 nearest to it; so the cost per text does not grow with the collection, but for finding the clusters, which is small.
+Where the neighbours of all texts are wanted, those that look into a cluster do so together: a product of matrices is
+several times as fast as a scan for each text.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,6 +15,7 @@ from zipfile import BadZipFile
 import faiss
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from trans_encoder.answers.retrieval.embedded import Positions
 from trans_encoder.files import atomic_file
@@ -89,13 +92,11 @@ class _Clusters:
 
     def __init__(self, vectors: npt.NDArray[Any], *, seed: int, cache: Path | None, keep: Keep | None) -> None:
         centroids, assigned = _cached_clusters(vectors, seed=seed, cache=cache, keep=keep)
-        self._order = np.argsort(assigned, kind="stable")
-        self._vectors = vectors
-        width = centroids.shape[1]
-        self._centroids = faiss.IndexFlatIP(width)
+        self._order, self._vectors, self._width = np.argsort(assigned, kind="stable"), vectors, centroids.shape[1]
+        self._centroids = faiss.IndexFlatIP(self._width)
         self._centroids.add(centroids)
         half = faiss.ScalarQuantizer.QT_fp16
-        self._index = faiss.IndexIVFScalarQuantizer(self._centroids, width, len(centroids), half, _INNER, False)
+        self._index = faiss.IndexIVFScalarQuantizer(self._centroids, self._width, len(centroids), half, _INNER, False)
         self._index.is_trained = True  # the centroids are there, and 16-bit floats need no training
         for start in range(0, len(vectors), _BLOCK):
             self._add(vectors[start : start + _BLOCK], np.ascontiguousarray(assigned[start : start + _BLOCK]))
@@ -105,11 +106,42 @@ class _Clusters:
         part = np.ascontiguousarray(vectors, dtype=np.float32)
         self._index.add_core(len(part), faiss.swig_ptr(part), None, faiss.swig_ptr(assigned))
 
+    def _cluster(self, number: int) -> tuple[Positions, npt.NDArray[np.float16]]:
+        """Return the positions and vectors of a cluster, as they lie in the inverted file."""
+        lists = self._index.invlists
+        size = lists.list_size(number)
+        if not size:
+            return np.empty(0, dtype=np.int64), np.empty((0, self._width), dtype=np.float16)
+        codes = faiss.rev_swig_ptr(lists.get_codes(number), size * self._index.code_size)
+        return faiss.rev_swig_ptr(lists.get_ids(number), size), codes.view(np.float16).reshape(size, self._width)
+
     def neighbours(self, depth: int, *, probed: int) -> Iterator[tuple[Positions, tuple[Positions, Vectors]]]:
-        """Search all vectors, those of a cluster one after the other, because they look into the same clusters."""
+        """Search all vectors, in blocks of clusters that follow each other."""
+        probed = min(probed, self._index.nlist)
         for start in range(0, len(self._order), _BLOCK):
             queries = self._order[start : start + _BLOCK]
-            yield queries, self.search(np.asarray(self._vectors[queries], dtype=np.float32), depth, probed=probed)
+            vectors = np.asarray(self._vectors[queries], dtype=np.float32)
+            yield queries, self._together(vectors, self._centroids.search(vectors, probed)[1], depth)
+
+    def _together(self, queries: Vectors, clusters: Positions, depth: int) -> tuple[Positions, Vectors]:
+        """Search for queries in the clusters that each looks into, cluster by cluster."""
+        asking, best = torch.from_numpy(queries), torch.full((len(queries), depth), -torch.inf)
+        found = torch.full((len(queries), depth), -1, dtype=torch.int64)
+        order = np.argsort(clusters, axis=None, kind="stable")
+        numbers, starts = np.unique(clusters.ravel()[order], return_index=True)
+        for number, part in zip(numbers.tolist(), np.split(order // clusters.shape[1], starts[1:]), strict=True):
+            positions, vectors = self._cluster(number)
+            if not len(positions):
+                continue
+            rows = torch.from_numpy(part)
+            scores = asking[rows] @ torch.from_numpy(vectors).float().T
+            better = scores.amax(1) > best[rows, -1]
+            rows, scores = rows[better], scores[better]
+            top, place = scores.topk(min(depth, len(positions)), dim=1)
+            merged, chosen = torch.cat([best[rows], top], dim=1).topk(depth, dim=1)
+            there = torch.cat([found[rows], torch.from_numpy(positions)[place]], dim=1)
+            best[rows], found[rows] = merged, there.gather(1, chosen)
+        return found.numpy(), np.where(found >= 0, best, 0).astype(np.float32)
 
     def search(self, queries: Vectors, depth: int, *, probed: int) -> tuple[Positions, Vectors]:
         """Search for each query in the clusters nearest to it."""

@@ -85,9 +85,10 @@ class LexicalIndex:
 
 def _best_of_each(matrix: Any, depth: int) -> tuple[Positions, Positions]:
     """Return the rows and columns of the `depth` largest entries of each row of a sparse matrix."""
-    counts = np.diff(matrix.indptr)
-    rows = np.repeat(np.arange(len(counts)), counts)
-    order = np.lexsort((-matrix.data, rows))
-    rank = np.arange(len(order)) - np.repeat(matrix.indptr[:-1], counts)
-    kept = order[rank < depth]
-    return rows[kept].astype(np.int64), matrix.indices[kept].astype(np.int64)
+    starts, counts = matrix.indptr[:-1], np.diff(matrix.indptr)
+    kept = [np.arange(start, start + min(count, depth)) for start, count in zip(starts, counts, strict=True)]
+    for row in np.flatnonzero(counts > depth):  # one by one: a sort of all entries takes ten times as long
+        values = matrix.data[starts[row] : starts[row] + counts[row]]
+        kept[row] = starts[row] + np.argpartition(-values, depth)[:depth]
+    rows = np.repeat(np.arange(len(counts)), np.minimum(counts, depth))
+    return rows.astype(np.int64), matrix.indices[np.concatenate(kept)].astype(np.int64)
