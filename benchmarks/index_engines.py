@@ -60,20 +60,21 @@ def with_faiss(vectors, chosen, folder, clock):
 def with_lancedb(vectors, chosen, folder, clock):
     import lancedb
     import pyarrow as pa
+    from lancedb.index import IvfFlat
 
     width = vectors.shape[1]
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel(), pa.float32()), width)
     ids = pa.array(np.arange(len(vectors)))
     table = lancedb.connect(str(folder)).create_table("texts", pa.table({"id": ids, "vector": column}))
     clusters = -(-len(vectors) // CLUSTER)
-    table.create_index(metric="dot", vector_column_name="vector", index_type="IVF_FLAT", num_partitions=clusters)
+    table.create_index("vector", config=IvfFlat(distance_type="dot", num_partitions=clusters))
     clock.note("build")
     table = lancedb.connect(str(folder)).open_table("texts")
     clock.note("open")
 
     def nearest(queries):
         found = table.search(queries, vector_column_name="vector").distance_type("dot").nprobes(PROBES)
-        return found.limit(NEAREST + 1).select(["id"]).to_arrow()
+        return found.limit(NEAREST + 1).select(["id", "_distance"]).to_arrow()
 
     found = np.stack([np.array(nearest(vectors[row])["id"]) for row in chosen])
     clock.note("single searches")

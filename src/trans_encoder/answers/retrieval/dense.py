@@ -108,7 +108,7 @@ class _Clusters:
 
     def _cluster(self, number: int) -> tuple[Positions, npt.NDArray[np.float16]]:
         """Return the positions and vectors of a cluster, as they lie in the inverted file."""
-        lists = self._index.invlists
+        lists: Any = self._index.invlists
         size = lists.list_size(number)
         if not size:
             return np.empty(0, dtype=np.int64), np.empty((0, self._width), dtype=np.float16)
