@@ -25,7 +25,7 @@ from measuring import exponent, forward_flops, matmul_rate, peak_memory, timed
 from rich.console import Console
 from rich.table import Table
 
-from trans_encoder.config import make_config
+from trans_encoder.config import RunConfig, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import load_task
 from trans_encoder.encoders import BiEncoder, CrossEncoder
@@ -33,12 +33,19 @@ from trans_encoder.encoders.tokens import PairTokeniser
 from trans_encoder.evaluation.metrics import spearman
 
 VARIANTS: dict[str, ModuleType] = {"published": published, "ours": ours}
+LENGTHS = {"bi.max_tokens": 32, "cross.max_tokens": 64}
+"""Fixed, as in the paper, so that both variants cut texts alike and runs on different pairs can be compared."""
 STAGES = ("bi labelling", "cross training", "cross labelling", "bi training", "dev evaluation")
+
+
+def settings(model: str, *, bi_epochs: int) -> RunConfig:
+    """Return the settings of a cycle: preset small with fixed lengths."""
+    return make_config([model], preset="small", overrides={"bi.epochs": bi_epochs, **LENGTHS})
 
 
 def run_cycle(arguments: argparse.Namespace, pairs: PairSet, dev: PairSet, *, seed: int, flip: bool) -> dict[str, Any]:
     """Run one cycle of both variants, stage by stage; return seconds, peak memory and dev scores of each."""
-    plan = make_config([arguments.model], preset="small", overrides={"bi.epochs": arguments.bi_epochs})
+    plan = settings(arguments.model, bi_epochs=arguments.bi_epochs)
     seconds: dict[str, dict[str, float]] = {stage: {} for stage in STAGES}
     memory = dict.fromkeys(VARIANTS, 0)
     state: dict[str, dict[str, Any]] = {variant: {} for variant in VARIANTS}
@@ -69,7 +76,7 @@ def run_cycle(arguments: argparse.Namespace, pairs: PairSet, dev: PairSet, *, se
 
 def useful_work(arguments: argparse.Namespace, pairs: PairSet) -> dict[str, dict[str, float]]:
     """Return the useful tokens and floating-point operations of each stage: without padding."""
-    config = make_config([arguments.model], preset="small", overrides={"bi.epochs": arguments.bi_epochs})
+    config = settings(arguments.model, bi_epochs=arguments.bi_epochs)
     bi = BiEncoder.load(arguments.model, max_tokens=config.bi.max_tokens)
     cross = CrossEncoder.load(arguments.model, max_tokens=config.cross.max_tokens)
     tokens = bi.tokeniser(pairs, max_tokens=config.bi.max_tokens)
@@ -94,8 +101,7 @@ def useful_work(arguments: argparse.Namespace, pairs: PairSet) -> dict[str, dict
 
 def growth(arguments: argparse.Namespace, pool: PairSet) -> dict[str, Any]:
     """Time our labelling and training over growing numbers of pairs."""
-    overrides = {"bi.epochs": 1}
-    config = make_config([arguments.model], preset="small", overrides=overrides)
+    config = settings(arguments.model, bi_epochs=1)
     sizes = [int(size) for size in arguments.growth.split(",") if size]
     seconds: dict[str, list[float]] = {stage: [] for stage in STAGES[:-1]}
     for size in sizes:
