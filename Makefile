@@ -37,7 +37,7 @@ lint: $(READY) ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(READY) ## Format the code and mend what can be mended
+format: $(READY) ## Format the code and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

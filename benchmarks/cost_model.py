@@ -35,7 +35,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Line:
-    """Seconds of a stage: a fixed part, and so many pairs a second."""
+    """Seconds of a stage: a fixed part, and a rate in pairs a second."""
 
     fixed: float
     pairs_per_second: float
@@ -84,8 +84,8 @@ def measure(model: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Calibrate every stage of a model, and check the predictions at larger sizes."""
     config = make_config([model], preset=arguments.preset, overrides={"device": "cpu"})
     encoders = {
-        "bi": BiEncoder.load(model, max_tokens=config.bi.max_tokens, device="cpu"),
-        "cross": CrossEncoder.load(model, max_tokens=config.cross.max_tokens, device="cpu"),
+        "bi": BiEncoder.load(model, max_tokens=config.bi.given_tokens, device="cpu"),
+        "cross": CrossEncoder.load(model, max_tokens=config.cross.given_tokens, device="cpu"),
     }
     lines, checks, epochs = {}, {}, {}
     for name, (work, epochs[name]) in stages(encoders, config).items():

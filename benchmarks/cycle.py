@@ -80,8 +80,8 @@ def useful_work(arguments: argparse.Namespace, pairs: PairSet) -> dict[str, dict
     bi = BiEncoder.load(arguments.model, max_tokens=config.bi.max_tokens)
     cross = CrossEncoder.load(arguments.model, max_tokens=config.cross.max_tokens)
     tokens = bi.tokeniser(pairs, max_tokens=config.bi.max_tokens)
-    room = config.bi.max_tokens - bi.layout.extra
-    sentences = np.minimum(tokens.tokens.lengths, room) + bi.layout.extra
+    limit = config.bi.max_tokens - bi.layout.extra
+    sentences = np.minimum(tokens.tokens.lengths, limit) + bi.layout.extra
     pair_lengths = cross.lengths(cross.tokeniser(pairs, max_tokens=config.cross.max_tokens))
     each_side = sentences[tokens.index].reshape(-1)
     work = {

@@ -77,7 +77,7 @@ def known(name: str, rows: list[dict[str, str]], same) -> Known:
 
 
 def reported(data: Path, pairs: int | None = None) -> list[Known]:
-    """Return the corpora of the report; with `pairs`, of a sample of so many judged pairs each."""
+    """Return the corpora of the report; with `pairs`, of a sample of that size of each."""
 
     def some(rows):
         return rows if pairs is None else random.Random(0).sample(rows, min(pairs, len(rows)))
@@ -313,7 +313,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--model", action="append", default=[])
     parser.add_argument("--cross", action="append", default=[])
-    parser.add_argument("--pairs", type=int, help="report on a sample of so many judged pairs of each set")
+    parser.add_argument("--pairs", type=int, help="report on a sample of this size of each set")
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--out", type=Path, default=Path("duplicates.json"))
     arguments = parser.parse_args()

@@ -28,7 +28,7 @@ from trans_encoder.runs.workers.processes import side_by_side
 
 
 def label(folder: Path, teacher: ModelRef, *, count: int, workers: int) -> float:
-    """Label the pairs of a folder with so many workers; return the seconds."""
+    """Label the pairs of a folder with a number of workers; return the seconds."""
     pairs = folder / "pairs.arrow"
     work = Label(pairs, (teacher,), cycle=1)
     shards = list(cut(pairs, teacher, count=count, cycle=1))

@@ -135,7 +135,7 @@ def memory(process: int | None) -> tuple[int, int]:
 
 
 def load(root: Path, count: int) -> bool:
-    """Kill a run of so many pairs once its labels are saved, continue it, and say what both took."""
+    """Kill a run of `count` pairs once its labels are saved, continue it, and say what both took."""
     labels = root / "run" / "cycle-1" / "labels-bi.parquet"
     build_model(root / "model")
     write_pairs(root / "pairs.tsv", count)

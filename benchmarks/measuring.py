@@ -80,10 +80,10 @@ def exponent(sizes: list[int], seconds: list[float]) -> float:
 
 
 def sts_tests(data_dir: str, *, most: int) -> dict[str, TestSet]:
-    """Return the seven STS test sets, each with at most so many pairs, always the same ones."""
+    """Return the seven STS test sets, each cut to a number of pairs, always the same ones."""
     return {name: sampled(test, most) for name, test in load_task("sts", data_dir=data_dir).tests.items()}
 
 
 def sampled(test: TestSet, most: int) -> TestSet:
-    """Return a test set with at most so many of its pairs."""
+    """Return a test set cut to a number of pairs."""
     return TestSet(test.name, test.pairs.sample(min(most, len(test.pairs)), seed=0))

@@ -24,8 +24,8 @@ from trans_encoder.fast import matmul, runner
 
 WITHOUT = {
     "all": nullcontext,
-    "without matmul": lambda: mock.patch.object(matmul, "_capability", lambda: ""),
-    "without embeddings": lambda: mock.patch.object(runner, "word_embeddings", lambda _: None),
+    "without matmul": lambda: mock.patch.object(matmul, "_capability", return_value=""),
+    "without embeddings": lambda: mock.patch.object(runner, "word_embeddings", return_value=None),
 }
 
 

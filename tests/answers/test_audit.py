@@ -167,7 +167,7 @@ def test_the_command_asks_undoes_and_stops(folder):
     result = json.loads(told.stdout)
     assert result["answers"] == {"same": 1, "not the same": 0, "unsure": 1}
     assert result["promise"]["bands"] == 0
-    assert "'x' is no answer" in told.stderr
+    assert "'x' is not an answer" in told.stderr
     shown = run("audit", folder, "--status")
     assert "2 of 100 pairs answered" in shown.stdout
     run("audit", folder, "--precision", "2", code=2)

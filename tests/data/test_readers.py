@@ -297,9 +297,9 @@ def test_an_arrow_stream_of_the_datasets_library_is_read(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("empty.tsv", b"", "there is no line of data in it"),
-        ("empty.jsonl", b"\n\n", "there is no line of data in it"),
-        ("header.csv", b"a,b\n", "there is no line of data in it"),
+        ("empty.tsv", b"", "it has no lines of data"),
+        ("empty.jsonl", b"\n\n", "it has no lines of data"),
+        ("header.csv", b"a,b\n", "it has no lines of data"),
         ("header.tsv", b"a\xff\tb\n", "line 1, the header, cannot be used: broken UTF-8"),
         ("bad.parquet", b"PAR1 nothing", "not a whole Parquet file"),
         ("bad.arrow", b"nothing", "not a whole Arrow file"),

@@ -177,7 +177,7 @@ def test_broken_text_in_parquet_and_markdown_is_counted(tmp_path: Path):
 
 def test_empty_and_missing_text_is_refused(tmp_path: Path):
     for name in ("empty.txt", "empty.md", "empty.jsonl"):
-        with pytest.raises(DataError, match="there is no line of data in it"):
+        with pytest.raises(DataError, match="it has no lines of data"):
             Text.read(written(tmp_path / name, "\n"))
     with pytest.raises(DataError, match="there is no file"):
         Text.read(tmp_path / "missing.txt")

@@ -75,7 +75,7 @@ def test_an_infinite_loss_is_named_with_its_step(bert, pairs, tmp_path):
     ("factor", "what", "remedy"),
     [
         (0.0, "pairs the score 0. The encoder has collapsed", "start from another bi-encoder"),
-        (float("nan"), "pairs a score that is no number, the first at pair 1", "lower bi.learning_rate"),
+        (float("nan"), "pairs a score that is not a number, the first at pair 1", "lower bi.learning_rate"),
     ],
 )
 def test_a_broken_start_is_a_broken_teacher(attempt, spoilt, factor, what, remedy, selection):

@@ -28,7 +28,7 @@ def test_inputs_equal_the_tokenizers_own(tiny_model, pairs, family, max_tokens):
     first[1] = " ".join(first)
     tokens = [tokenise(tokenizer, pa.array(texts), max_tokens=512) for texts in (first, second)]
     single, pair = Layout.of(tokenizer, texts=1), Layout.of(tokenizer, texts=2)
-    cut = longest_first(tokens[0].lengths, tokens[1].lengths, room=max_tokens - pair.extra)
+    cut = longest_first(tokens[0].lengths, tokens[1].lengths, limit=max_tokens - pair.extra)
     ours = [
         assemble([[tokens[0][i][: max_tokens - single.extra]] for i in range(20)], single),
         assemble([[tokens[0][i][: cut[0][i]], tokens[1][i][: cut[1][i]]] for i in range(20)], pair),
@@ -41,12 +41,12 @@ def test_inputs_equal_the_tokenizers_own(tiny_model, pairs, family, max_tokens):
 
 
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 50))
-def test_longest_first_truncates_as_fast_tokenizers_do(first, second, room):
+def test_longest_first_truncates_as_fast_tokenizers_do(first, second, limit):
     tokenizer = Tokenizer(models.WordLevel({"w": 0}, unk_token="w"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.enable_truncation(room, strategy="longest_first")
+    tokenizer.enable_truncation(limit, strategy="longest_first")
     kept = tokenizer.encode("w " * first, "w " * second).sequence_ids
-    ours = longest_first(np.array([first]), np.array([second]), room=room)
+    ours = longest_first(np.array([first]), np.array([second]), limit=limit)
     assert [int(length[0]) for length in ours] == [kept.count(0), kept.count(1)]
 
 

@@ -94,7 +94,7 @@ class Audit:
         if number not in self._by_number:
             raise ConfigurationError(f"the audit has no pair {number!r}; expected 0 to {len(self.pairs) - 1}")
         if answer not in ANSWER_NAMES:
-            raise ConfigurationError(f"{answer!r} is no answer; expected one of {', '.join(ANSWER_NAMES)}")
+            raise ConfigurationError(f"{answer!r} is not an answer; expected one of {', '.join(ANSWER_NAMES)}")
         self._append({"number": number, "answer": answer, "at": round(time.time(), 3)})
         self.answers.pop(number, None)
         self.answers[number] = answer

@@ -78,7 +78,7 @@ class Duplicates:
 
     @classmethod
     def open(cls, folder: str | Path) -> Self:
-        """Read back what `save` wrote, but for the texts of groups."""
+        """Read back what `save` wrote, except the texts of groups."""
         place = Path(folder)
         try:
             summary = read_json(place / SUMMARY)

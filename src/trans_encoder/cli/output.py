@@ -28,7 +28,7 @@ def print_result(result: Mapping[str, Any], *, as_json: bool, shown: Shown) -> N
         typer.echo(json.dumps(result, ensure_ascii=False))
         return
     for part in [shown] if isinstance(shown, str | Table) else shown:
-        # Text is for scripts as well: never folded, and a bracket in a path is no markup.
+        # Scripts read this text as well: no wrapping, and no markup, since a path may contain brackets.
         typer.echo(part) if isinstance(part, str) else Console(markup=False, highlight=False).print(part)
 
 

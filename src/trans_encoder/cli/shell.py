@@ -44,7 +44,7 @@ class Command(_PlainFlags, TyperCommand):
 
 
 class Shell(_PlainFlags, TyperGroup):
-    """Runs a command and turns whatever ends it into a message on standard error and an exit code."""
+    """Runs a command and turns any error or signal that ends it into a message on standard error and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command: 0 done, 2 usage, configuration or data, 1 other errors, 130 and 143 stopped by a signal."""
@@ -90,7 +90,7 @@ class _ConsoleHandler(logging.Handler):
     """Prints records on the console that bars are drawn on, so that each begins on a line of its own."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one record; text is never folded, and a bracket in a path is no markup."""
+        """Print one record without wrapping or markup, since a path may contain brackets."""
         style = "yellow" if record.levelno >= logging.WARNING else None
         console.print(self.format(record), style=style, markup=False, highlight=False, soft_wrap=True)
 

@@ -84,6 +84,6 @@ class Tally:
                 f"Mend them, or leave them out with --skip-bad (skip_bad=True).{remedy}"
             )
         if not self.read:
-            found = f"all {self.bad:,} lines are bad:{listing}" if self.bad else "there is no line of data in it"
+            found = f"all {self.bad:,} lines are bad:{listing}" if self.bad else "it has no lines of data"
             raise DataError(f"{self.source}: nothing could be read, {found}")
         return ReadReport(source=self.source, read=self.read, bad=self.bad, blank=self.blank, problems=problems)

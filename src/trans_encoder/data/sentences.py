@@ -25,7 +25,7 @@ def segment(text: str, *, language: str) -> list[str]:
     try:
         return list(sentencex.segment(language, text))
     except BaseException as error:
-        # A panic in the splitter's Rust code is no Exception, nor can its class be imported.
+        # A panic in the splitter's Rust code is not an Exception, and its class cannot be imported.
         if type(error).__name__ != "PanicException":
             raise
         return [text]

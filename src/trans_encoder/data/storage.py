@@ -57,7 +57,7 @@ def spool_array(pieces: Iterable[npt.NDArray[Any]], *, dtype: npt.DTypeLike) -> 
 def _storage_problem(error: OSError) -> str:
     return (
         f"cannot write temporary data to {tempfile.gettempdir()}: {error.strerror or error}; "
-        "make room there or set TMPDIR to a folder with enough space"
+        "free some space there or set TMPDIR to a folder with enough space"
     )
 
 

@@ -22,7 +22,7 @@ from trans_encoder.encoders.loading import (
 from trans_encoder.errors import ConfigurationError, DataError, RunError
 from trans_encoder.runs import Layout, Run
 
-_MOST_UNKNOWN = 0.5  # the share of tokens beyond which nobody could tell what a text says
+_MOST_UNKNOWN = 0.5  # with a larger share of unknown tokens, texts cannot be told apart
 _SMALL_PARAMETERS = 60_000_000  # twice what the preset small was tuned on: beyond MiniLM, below the smallest base model
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
@@ -94,7 +94,7 @@ class ModelRef:
         return scores
 
     def at(self, source: str | Path, **changes: Any) -> Self:
-        """Return a reference to another model that is loaded in the same way, but for the changes."""
+        """Return a reference to another model that is loaded in the same way, except for the changes."""
         return replace(self, source=str(source), **changes)
 
     def fingerprint(self) -> dict[str, str]:
@@ -138,7 +138,7 @@ Team = tuple[Member, ...]
 
 
 class Origin(NamedTuple):
-    """What a cross-encoder starts from and, if nobody said so, what the user should know about it."""
+    """What a cross-encoder starts from and, where that was a default, a note for the user."""
 
     plm: str
     note: str | None = None
@@ -285,7 +285,7 @@ def base_model(name: str) -> str | None:
 
 
 def is_hub_name(model: str) -> bool:
-    """Return whether a model is named as on the hub, and is no folder here."""
+    """Return whether a model is named as on the hub and is not a local folder."""
     return _HUB_NAME.fullmatch(model) is not None and not Path(model).expanduser().exists()
 
 
@@ -304,7 +304,7 @@ def card_facts(model: str) -> dict[str, Any]:
         return {}
     try:
         return metadata_load(card) or {}
-    except Exception:  # whatever YAML finds wrong with a card, which no model has to have
+    except Exception:  # a card is optional, so a malformed one is ignored
         return {}
 
 

@@ -179,8 +179,8 @@ class BiEncoder(Loaded):
         return [rows for side in (0, 1) if len(rows := np.flatnonzero(sides == side))]
 
     def _inputs(self, tokens: Tokens, sentences: NDArray[np.integer[Any]], *, side: int, max_tokens: int) -> Inputs:
-        room = max_tokens - self.layout.extra
-        keep = slice(-room, None) if self.model.tokenizer.truncation_side == "left" else slice(room)
+        limit = max_tokens - self.layout.extra
+        keep = slice(-limit, None) if self.model.tokenizer.truncation_side == "left" else slice(limit)
         return assemble([[tokens[sentence][keep]] for sentence in sentences], self.layout) | self._features[side]
 
     # What training needs: how long an example is, how a batch is put together, what the student outputs.

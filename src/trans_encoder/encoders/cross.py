@@ -96,7 +96,7 @@ class CrossEncoder(Loaded):
 
     def _cut(self, pairs: PairTokens, rows: Integers | slice, max_tokens: int) -> tuple[Integers, Integers]:
         first, second = pairs.tokens.lengths[pairs.index[rows]].T
-        return longest_first(first, second, room=max_tokens - self.layout.extra)
+        return longest_first(first, second, limit=max_tokens - self.layout.extra)
 
     def _inputs(self, pairs: PairTokens, rows: Integers, max_tokens: int) -> Inputs:
         cuts = zip(*self._cut(pairs, rows, max_tokens), strict=True)

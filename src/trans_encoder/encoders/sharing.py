@@ -11,7 +11,7 @@ from trans_encoder.ranks import shared_out
 
 
 class Scorer(Protocol):
-    """Whatever scores pairs: an encoder, or something that loads one when it is asked."""
+    """Anything that scores pairs: an encoder, or something that loads one when it is used."""
 
     @property
     def name(self) -> str:

@@ -264,11 +264,11 @@ def _segment(ids: list[int], types: list[int], place: slice) -> Segment:
     return Segment(tuple(ids[place]), tuple(types[place]))
 
 
-def longest_first(first: Integers, second: Integers, *, room: int) -> tuple[Integers, Integers]:
-    """Cut pairs of lengths to a total of `room`, the longer text first, exactly as fast tokenizers do."""
+def longest_first(first: Integers, second: Integers, *, limit: int) -> tuple[Integers, Integers]:
+    """Cut pairs of lengths to a total of `limit`, the longer text first, exactly as fast tokenizers do."""
     short, long = np.minimum(first, second), np.maximum(first, second)
-    fits, both_cut = short + long <= room, 2 * short > room
-    kept_short = np.where(fits, short, np.where(both_cut, room // 2, short))
-    kept_long = np.where(fits, long, np.where(both_cut, room - room // 2, room - short))
+    fits, both_cut = short + long <= limit, 2 * short > limit
+    kept_short = np.where(fits, short, np.where(both_cut, limit // 2, short))
+    kept_long = np.where(fits, long, np.where(both_cut, limit - limit // 2, limit - short))
     swapped = first > second
     return np.where(swapped, kept_long, kept_short), np.where(swapped, kept_short, kept_long)

@@ -51,7 +51,7 @@ class TrainingOptions:
     On a CPU the student scores on all cores meanwhile; torch has one for whatever else a judge computes.
     """
     keep_last: bool = False
-    """Keep the last checkpoint, whatever the judge says."""
+    """Keep the last checkpoint rather than the one with the best score."""
     precision: Precision = "auto"
     """Chosen by the device's capability unless given."""
     trackers: tuple[str, ...] = ()

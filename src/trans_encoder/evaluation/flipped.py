@@ -1,4 +1,4 @@
-"""Whether a flip is all that separates two texts: the same words but for a negation, a number or two words exchanged.
+"""Whether a flip is all that separates two texts: same words, but a negation, a number or two words exchanged.
 
 Models score such pairs as if they meant the same, although they do not (see `probe`). The rule is strict on purpose:
 one other content word, and the texts are left to the models. Words are English; in other languages only numbers and

@@ -1,9 +1,5 @@
-"""Word embeddings in training on a CPU: no work on the rows of tokens that do not occur.
+"""Word embeddings in training on a CPU: no work on the rows of tokens that do not occur."""
 
-TRANS_ENCODER_SMALL_EMBEDDINGS=0 switches it off.
-"""
-
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -67,6 +63,7 @@ class TrainedEmbeddings:
         self._ahead = True
         sparse = self._small.grad
         if sparse is not None:
+            # Zero the rows of the last step only: a dense zero_() of the whole table is what this class avoids.
             self._gradient.index_fill_(0, self._touched, 0.0)
             self._touched = sparse._indices()[0]
             self._gradient.index_add_(0, self._touched, sparse._values())
@@ -105,8 +102,6 @@ class TrainedEmbeddings:
 
 def word_embeddings(model: Any) -> nn.Embedding | None:
     """Return a model's word embeddings if they are a plain table that is trained and used in one place only."""
-    if os.environ.get("TRANS_ENCODER_SMALL_EMBEDDINGS") == "0":
-        return None
     body: Any = getattr(model[0], "model", None)
     table: Any = body.get_input_embeddings() if hasattr(body, "get_input_embeddings") else None
     plain = type(table) is nn.Embedding and table.max_norm is None and table.weight.requires_grad

@@ -63,7 +63,7 @@ def _read(attention: Any, first: Tensor, hidden: Tensor, mask: Tensor | None) ->
     """Let the first token of each input attend to all, without computing keys and values.
 
     With one query q per input, q . (W h) = (W^T q) . h, and the mean of the values is the value of the mean: two small
-    products per input instead of two per token. The keys' bias adds the same to all scores, so softmax cancels it.
+    matmuls per input instead of two per token. The keys' bias adds the same to all scores, so softmax cancels it.
     """
     heads = attention.num_attention_heads
     of_keys, of_values = (layer.weight.unflatten(0, (heads, -1)) for layer in (attention.key, attention.value))

@@ -1,10 +1,9 @@
 """Linear layers on a CPU by oneDNN, with weights that are prepacked once while a model scores.
 
 torch's own GEMM is MKL's, which repacks the weights in every call. oneDNN's is up to a tenth faster (docs/log.md), but
-torch exposes it to its compiler only, without gradients; `_Linear` adds those. TRANS_ENCODER_ONEDNN=0 switches it off.
+torch exposes it to its compiler only, without gradients; `_Linear` adds those.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -77,8 +76,8 @@ def _suits(rows: Tensor) -> bool:
 def _capability() -> str:
     """Return the instruction set of a CPU on which oneDNN is worth it, an empty string for others."""
     capability = torch.backends.cpu.get_cpu_capability()
-    known = torch.backends.mkldnn.is_available() and os.environ.get("TRANS_ENCODER_ONEDNN") != "0"  # type: ignore[no-untyped-call]
-    return capability if known and capability in ("AVX2", "AVX512") else ""
+    available = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return capability if available and capability in ("AVX2", "AVX512") else ""
 
 
 def _weights(layers: Sequence[nn.Linear]) -> list[Tensor]:

@@ -31,6 +31,7 @@ class ShardedAdamW(torch.optim.AdamW):
         self._share_out((weight for group in self.param_groups for weight in group["params"]), self._step_of)
 
     def _step_of(self, weights: list[Tensor]) -> None:
+        # A view of this optimiser that has some of its weights. AdamW's own __init__ would reset state and hooks.
         mine, part = set(weights), object.__new__(torch.optim.AdamW)
         groups = [{**group, "params": [one for one in group["params"] if one in mine]} for group in self.param_groups]
         vars(part).update(vars(self), param_groups=groups)  # state and settings are those of the whole

@@ -103,6 +103,7 @@ def _body(
     lengths, counts = torch.unique_consecutive(mask.sum(dim=1), return_counts=True)
     segments = list(zip(counts.tolist(), lengths.tolist(), strict=True))
     places = mask.flatten().nonzero().squeeze(1)
+    # oneDNN compiles a kernel for each new number of rows, so passes are rounded up to a few numbers.
     filling = rows_to_add(len(places))
     if filling:
         segments.append((1, filling))
@@ -128,6 +129,7 @@ def _body(
             output.pooler_output = output.pooler_output[: len(mask)]
     else:
         output.last_hidden_state = _placed(tokens[0, : len(places)], places, mask)
+        # The pooler has seen one row, so it knows the first token of the first input only: run it again.
         if output.get("pooler_output") is not None:
             output.pooler_output = body.pooler(output.last_hidden_state)
     return output
@@ -190,6 +192,8 @@ def has_hooks(parent: nn.Module) -> bool:
 
 def _attend(attention: Any, tokens: Tensor, segments: Segments) -> Tensor:
     """Let all tokens attend to the tokens of their own input; return the joined heads."""
+    # One GEMM for all three projections; attention then takes one call for each run of equal lengths, because a
+    # block-diagonal mask over the whole row costs up to twice as much (docs/log.md).
     rows = linear(tokens, attention.query, attention.key, attention.value)
     rows = rows.view(len(rows), 3, attention.num_attention_heads, -1)
     cut = torch.split(rows, [count * length for count, length in segments])

@@ -112,6 +112,7 @@ class FastRunner(PlainRunner):
     @contextmanager
     def patched(self) -> Iterator[None]:
         """Replace the model's forward passes inside this block; several threads may be in it."""
+        # A server scores with one model in several threads: the first to come patches it, the last to leave restores it.
         with self._lock:
             if self._users == 0:
                 self._patches = patches(self.model)
@@ -128,7 +129,7 @@ class FastRunner(PlainRunner):
         """Compare both ways on the first inputs of a batch, in evaluation mode; warn where they differ."""
         some = first_inputs(inputs)
         training = self.model.training
-        self.model.eval()
+        self.model.eval()  # dropout would make the two passes differ
         try:
             with torch.no_grad():
                 plain, fast = (run(self.model, some).float() for run in (self.forward, self.fast_forward))
@@ -236,7 +237,7 @@ class ThreadedTraining(PackedTraining):
 def patches(model: Any) -> ExitStack:
     """Replace the forward passes of a model that we know; closing the result puts its own back."""
     stack = ExitStack()
-    skips = can_skip_tokens(model)
+    skips = can_skip_tokens(model)  # asked before packing replaces forwards, which it would take for hooks
     if packable(model):
         stack.enter_context(packing(model))
     if skips:

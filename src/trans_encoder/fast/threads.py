@@ -167,6 +167,6 @@ def _replica(model: Any) -> nn.Module:
     known = {id(model.tokenizer): model.tokenizer}
     replica: nn.Module = copy.deepcopy(model, known)
     for weight, other in zip(model.parameters(), replica.parameters(), strict=True):
-        other.data = weight.data
+        other.data = weight.data  # the same memory: an optimiser step on the model updates every replica
         other.grad = None
     return replica.train()

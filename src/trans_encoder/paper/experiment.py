@@ -1,4 +1,4 @@
-"""`experiment`: run a study to its table, with whatever was already made taken as it is."""
+"""`experiment`: run a study up to its table, reusing results that already exist."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -118,7 +118,7 @@ class _Writer:
         if len(team) == 1:
             together, alone = (), tuple(row for row in alone if row.asks.get("way") != "mutual")
             if together != self.study.team_rows or alone != self.study.rows:
-                self.notes.append("One model is no team: give more to see mutual distillation and ensembles.")
+                self.notes.append("Mutual distillation and ensembles need at least two models: give more to see them.")
         total = (len(alone) * len(team) + len(together)) * len(self.study.columns)
         with progress(f"cells of {self.study.name}", total=total) as advance:
             found = [

@@ -1,4 +1,4 @@
-"""What models say of test sets, kept on disk: no model is asked the same twice, by whatever study."""
+"""A cache of model scores on test sets: studies that share a model and a test set score it once."""
 
 import hashlib
 import json

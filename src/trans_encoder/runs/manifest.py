@@ -51,6 +51,7 @@ class Manifest:
             logger.warning(
                 "%s is missing or was altered; the stage %s is done again", ", ".join(damaged[:3]), stage.name
             )
+        # Through JSON, as the entry was: tuples become lists, integer keys strings.
         return not damaged and bool(self.entries[stage.name]["inputs"] == json.loads(json.dumps(stage.inputs)))
 
     def add(self, stage: Stage, spent: Spent) -> None:

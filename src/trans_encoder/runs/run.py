@@ -164,6 +164,7 @@ class ClaimedRun:
 
     def complete(self, stages: Sequence[Stage]) -> None:
         """Do the work of those of these independent stages that are not finished yet."""
+        # Only rank 0 reads the manifest: on shared storage the ranks could see different states of it.
         missing = from_first_rank(lambda: [stage.name for stage in stages if not self.manifest.is_finished(stage)])
         for stage in stages:
             if stage.name not in missing:
@@ -172,7 +173,7 @@ class ClaimedRun:
         peak = self._make_parts(todo)
         for stage, spent in self._done(todo):
             if is_first_rank():
-                check_place(self.path)
+                check_place(self.path)  # writing would recreate a folder that was unmounted or moved away
                 self.manifest.add(stage, spent._replace(peak_memory_bytes=peak.and_then(spent).peak_memory_bytes))
             self._clear(stage)
         self.manifest.entries = from_first_rank(lambda: self.manifest.entries)
@@ -240,7 +241,7 @@ def _claimed(
             raise
         raise RunError(
             f"cannot write to {path}: {reason}; what is finished is kept. "
-            f"Make room or repair the folder, then the same command continues"
+            f"Free some space or repair the folder, then the same command continues"
         ) from error
 
 
@@ -259,6 +260,7 @@ def _begin(layout: Layout, config: Mapping[str, Any], origin: Mapping[str, Any])
     manifest.origin = manifest.origin or dict(origin)
     old = read_object(layout.config) or config
     refuse_changes(layout.root, differences(old, config) + differences(manifest.origin, origin))
+    # The manifest goes last: a folder that has one has a configuration, too.
     write_json(layout.config, config)
     manifest.save()
     return manifest

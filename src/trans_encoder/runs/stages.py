@@ -96,6 +96,7 @@ def _earlier_seconds(path: Path) -> float:
         return 0.0
     if known.begun is None:
         return known.seconds
+    # A killed attempt could not note its end; the newest file in its scratch folder is the last sign of it.
     last = max((file.stat().st_mtime for file in scratch(path).iterdir()), default=known.begun)
     return known.seconds + max(last - known.begun, 0.0)
 

@@ -23,7 +23,7 @@ class _Waiting:
 
 
 class WorkQueue:
-    """Takes items while there is room, and hands those of one kind that wait together to their handler."""
+    """A bounded queue that hands waiting items of one kind to their handler as a batch."""
 
     def __init__(self, handlers: Mapping[str, Handler], *, capacity: int = 256, batch: int = 32) -> None:
         """Hold at most `capacity` waiting items and do at most `batch` at once."""
@@ -50,7 +50,7 @@ class WorkQueue:
         return len(self._waiting)
 
     async def submit(self, kind: str, item: Any) -> Any:
-        """Return the handler's result for an item; raise `BusyError` at once if there is no room."""
+        """Return the handler's result for an item; raise `BusyError` at once if the queue is full."""
         if len(self._waiting) >= self._capacity:
             raise BusyError
         waiting = _Waiting(kind, item, asyncio.get_running_loop().create_future())

@@ -78,4 +78,4 @@ def _ask(opened: "Audit") -> None:
         elif key in _KEYS:
             opened.answer(pair.number, _KEYS[key])
         else:
-            typer.echo(f"{key!r} is no answer; type s, n, u, z or q", err=True)
+            typer.echo(f"{key!r} is not an answer; type s, n, u, z or q", err=True)

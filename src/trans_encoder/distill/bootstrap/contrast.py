@@ -24,11 +24,11 @@ class Contrast:
         self.module: nn.Module = _Contraster(encoder, temperature=plan.temperature)
         self._layout, self._runner = encoder.layout, encoder.runner
         whole = positives.tokens.whole + encoder.layout.extra
-        self._room = (plan.given_tokens or covering(whole, limit=encoder.token_limit)) - encoder.layout.extra
+        self._limit = (plan.given_tokens or covering(whole, limit=encoder.token_limit)) - encoder.layout.extra
         self._positives, self._seed = positives, seed
         self._span = plan.span_tokens if plan.objective == "mirror" else 0
         self._mask_id = encoder.model.tokenizer.mask_token_id
-        lengths = np.minimum(positives.tokens.lengths, self._room) + encoder.layout.extra
+        lengths = np.minimum(positives.tokens.lengths, self._limit) + encoder.layout.extra
         self.lengths = lengths[positives.index].sum(axis=1)
         masks = [] if self._mask_id is None else [self._mask_id]
         self.vocabulary = np.append(positives.tokens.distinct(), encoder.layout.ids + masks)
@@ -52,11 +52,11 @@ class Contrast:
         }
 
     def _ids(self, sentence: int) -> TokenIds:
-        return self._positives.tokens[sentence][: self._room]
+        return self._positives.tokens[sentence][: self._limit]
 
 
 def duplicates(left: list[TokenIds], right: list[TokenIds]) -> NDArray[np.bool_]:
-    """Say which pairs' right sentences are no negatives of which left ones: pairs with a sentence in common.
+    """Mark false negatives: the right sentence of a pair that shares a sentence with the left one's pair.
 
     A pair's own right sentence is its positive and never marked.
     """

@@ -27,7 +27,7 @@ from trans_encoder.errors import DataError, RunError
 from trans_encoder.files import atomic_file
 
 Teacher = Scorer
-"""Whatever scores pairs: an encoder, or a checkpoint that is loaded when it is asked."""
+"""Anything that scores pairs: an encoder, or a checkpoint that is loaded when it is used."""
 
 RESERVED = ("sentence1", "sentence2", "score")
 """Columns of a label file that no teacher may be called."""
@@ -80,7 +80,7 @@ class PseudoLabels:
             known = pairs is not None and pairs.hash == provenance["pairs"]
             table = pq.read_table(path, columns=numbers if known else None, memory_map=True)
         except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-            raise DataError(f"{path} is no label file of trans-encoder ({error}); make the labels again") from error
+            raise DataError(f"{path} is not a label file of trans-encoder ({error}); make the labels again") from error
         scores = {name: table[name].to_numpy().astype(np.float32, copy=False) for name in numbers}
         texts = pairs if pairs is not None and known else PairSet.from_table(table.select(RESERVED[:2]))
         return cls(texts, scores.pop("score"), scores, provenance)
@@ -215,7 +215,7 @@ def check_scores(scores: Scores, *, teacher: Teacher, place: str) -> None:
     bad = ~np.isfinite(scores)
     if bad.any():
         raise RunError(
-            f"{who} gave {int(bad.sum()):,} of {len(scores):,} pairs a score that is no number, the first at pair "
+            f"{who} gave {int(bad.sum()):,} of {len(scores):,} pairs a score that is not a number, the first at pair "
             f"{int(bad.argmax()) + 1}. Its weights have overflowed: lower {teacher.kind}.learning_rate or train in fp32"
         )
     wild = (scores < low - ROUNDING) | (scores > high + ROUNDING)

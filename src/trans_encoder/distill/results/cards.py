@@ -1,4 +1,4 @@
-"""Model cards: how a chosen model was made, in Markdown that shows whatever is in it as plain text."""
+"""Model cards: how a chosen model was made, in Markdown with every value escaped."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -86,7 +86,7 @@ def write_tuned_card(model: str, *, sentences: int, plan: OptimisationPlan, supe
 
 
 def write_learnt_card(model: str, *, kind: Kind, pairs: PairSet, plan: OptimisationPlan, score: float | None) -> str:
-    """Write the card of a model that learnt from given labels; nobody says that no people had a part in them."""
+    """Write the card of a model trained on given labels, which people may have made: it does not claim otherwise."""
     bi = kind == "bi"
     return "\n".join(
         [

@@ -136,7 +136,7 @@ def sees_harm(member: Member, judge: Judge | None) -> bool:
 
 
 def harm_notes(team: Team, judge: Judge | None, teachers: Sequence[Vote] = ()) -> list[str]:
-    """Say of each start that may know labels who judges its students, or that there is no one to ask."""
+    """Note for each start that may have been trained on labels who judges its students, if anyone can."""
     unseen = (member for member in team if not sees_harm(member, judge))
     return [_harm_note(member, [view.name for view in views_of(member, team, teachers)]) for member in unseen]
 

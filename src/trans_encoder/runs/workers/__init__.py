@@ -19,7 +19,7 @@ __all__ = ["make_engine"]
 
 @contextmanager
 def make_engine(config: EngineConfig, *, device: str = "auto") -> Iterator[Engine]:
-    """Yield the engine that a configuration asks for; whatever it started ends with the block."""
+    """Yield the engine that a configuration asks for; the processes it started end with the block."""
     if device.startswith("cuda:") and (world_size() > 1 or config.name == "ray" or (config.workers or 1) > 1):
         raise ConfigurationError(
             f"several processes cannot all work on {device}; give --set device=cuda, and each has its own"

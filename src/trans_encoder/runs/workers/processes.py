@@ -22,7 +22,7 @@ def side_by_side(workers: int) -> Iterator[Engine]:
     """Yield an engine with this number of processes, each with a device of its own where there are several.
 
     The processes stay for the whole run, because starting one costs seconds. They end with this one, even if it is
-    killed: nobody else may go on writing in the run folder.
+    killed: no other process may write to the run folder any longer.
     """
     spawn = get_context("spawn")  # a forked process cannot use CUDA
     end, lifeline = spawn.Pipe(duplex=False)

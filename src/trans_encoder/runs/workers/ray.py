@@ -1,4 +1,4 @@
-"""Stages as tasks of a Ray cluster; whatever is lost with a node is done again on another, from its last checkpoint."""
+"""Stages as tasks of a Ray cluster; tasks lost with a node continue on another from their last checkpoint."""
 
 import logging
 import os
@@ -47,7 +47,7 @@ def ray_tasks(config: EngineConfig, *, device: str) -> Iterator[Engine]:
                     (done,), _ = ray.wait(list(running))
                     yield running.pop(done), _result(ray, done)
             finally:
-                for left in running:  # of a run that has failed: nobody may go on writing in its folder
+                for left in running:  # the run has failed: no task may write to its folder any longer
                     ray.cancel(left, force=True)
 
         yield engine
@@ -71,7 +71,7 @@ def _connect(ray: Any, address: str | None) -> None:
 
 
 def _gpus(ray: Any, config: EngineConfig, *, device: str) -> float:
-    """Return the GPUs of a task: as configured, or one where the cluster has any. Say so if there is no room for it."""
+    """Return the GPUs of a task: as configured, or one where the cluster has any. Raise if no node has them."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus = config.num_gpus
     if gpus is None:
