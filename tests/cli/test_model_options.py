@@ -88,6 +88,14 @@ def test_what_is_wrong_with_a_prompt_is_one_sentence(asked, bert, file):
     assert "takes at most 80 tokens" in fail(*score, "--max-tokens", "2000")
 
 
+def test_eight_identical_pairs_are_one_sentence_and_leave_no_folder(asked, tmp_path):
+    same = tmp_path / "same.jsonl"
+    same.write_text('{"sentence1": "a boat", "sentence2": "the boat"}\n' * 8, encoding="utf-8")
+    said = fail("train", "--pairs", same, "--model", asked, "--out", tmp_path / "run")
+    assert "most of them are the same pair" in said
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_tokenizer_without_padding_is_one_sentence(bert, file, tmp_path):
     import shutil
 

@@ -41,9 +41,9 @@ def run(
     place = run_folder(out)
     check_trackers(config.trackers)
     config, notes = resolve_members(config)
+    terms = agree(config, pairs, judge=judge, miner=miner, functions=functions)
     for note in notes:
         logger.warning(note)
-    terms = agree(config, pairs, judge=judge, miner=miner, functions=functions)
     pairs, judge = terms.pairs, terms.judge
     if terms.held_out is not None:
         held_out = len(terms.held_out)

@@ -49,8 +49,8 @@ def logit_gradients(
     With BCE it is sigmoid(x) - y. With MSE the factor sigmoid'(x) makes it small at both ends of the scale as well.
     Labels are clamped to [0, 1].
     """
-    logits = torch.logit(torch.from_numpy(probabilities).double(), eps=1e-7).requires_grad_()
+    logits = torch.logit(torch.tensor(probabilities, dtype=torch.float64), eps=1e-7).requires_grad_()
     outputs = logits if loss in TAKES_LOGITS else logits.sigmoid()
-    targets = torch.from_numpy(labels).double().clamp(0, 1)
+    targets = torch.tensor(labels, dtype=torch.float64).clamp(0, 1)
     (gradients,) = torch.autograd.grad(LOSSES[loss](outputs, targets).sum(), logits)
     return np.asarray(gradients.numpy(), dtype=np.float64)

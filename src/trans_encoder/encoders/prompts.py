@@ -78,8 +78,8 @@ def _find(model: Any, given: str, *, name: str) -> Prompt:
         names = [known for known, text in model.prompts.items() if text]
         raise ConfigurationError(
             f"{name} has no prompt called {given}; "
-            f"{'it has ' + ', '.join(names) if names else 'it has none'}. Give one of them, {NO_PROMPT}, "
-            f'or a text, which has a space or a colon, such as "{given}: "'
+            f"it has {', '.join(names) or 'none'}. Give {f'one of them, {NO_PROMPT}, or ' if names else ''}"
+            f'a text, which has a space or a colon, such as "{given}: "'
         )
     return Prompt(given)
 
