@@ -112,7 +112,7 @@ class FastRunner(PlainRunner):
     @contextmanager
     def patched(self) -> Iterator[None]:
         """Replace the model's forward passes inside this block; several threads may be in it."""
-        # A server scores with one model in several threads: the first to come patches it, the last to leave restores it.
+        # Several threads of a server may score with one model: the first patches it, the last restores it.
         with self._lock:
             if self._users == 0:
                 self._patches = patches(self.model)
