@@ -146,7 +146,7 @@ def test_a_prompt_that_is_not_there_is_told_in_one_sentence(bert, tmp_path, give
 
 
 def test_a_prompt_that_the_model_leaves_empty_is_not_there(bert):
-    with pytest.raises(ConfigurationError, match="has no prompt called query; it has none. Give a text"):
+    with pytest.raises(ConfigurationError, match=r"has no prompt called query; it has none\. Give a text"):
         BiEncoder.load(bert, prompts="query")
 
 
