@@ -95,10 +95,10 @@ def test_saving_twice_gives_the_same_bytes(pairs, teachers, tmp_path):
 def test_a_file_of_something_else_is_refused(tmp_path, pairs):
     path = tmp_path / "labels.parquet"
     path.write_bytes(b"PAR1 but not really")
-    with pytest.raises(DataError, match="no label file"):
+    with pytest.raises(DataError, match="is not a label file"):
         PseudoLabels.open(path)
     pq.write_table(pairs.table, path)
-    with pytest.raises(DataError, match="no label file"):
+    with pytest.raises(DataError, match="is not a label file"):
         PseudoLabels.open(path)
 
 
@@ -108,9 +108,9 @@ def test_a_file_of_something_else_is_refused(tmp_path, pairs):
         (
             [0.1, float("nan"), 0.3],
             "bi",
-            r"cycle 4, bi-encoder of anna gave .* no number, the first at pair 2.*bi\.learn",
+            r"cycle 4, bi-encoder of anna gave .* not a number, the first at pair 2.*bi\.learn",
         ),
-        ([0.1, float("inf")], "cross", r"cycle 4, cross-encoder of anna gave .* no number"),
+        ([0.1, float("inf")], "cross", r"cycle 4, cross-encoder of anna gave .* not a number"),
         ([0.1, 1.2], "bi", r"cycle 4, bi-encoder of anna .* outside \[-1, 1\], such as 1\.2 at pair 2"),
         ([0.1, -0.2], "cross", r"cycle 4, cross-encoder of anna .* outside \[0, 1\], such as -0\.2 at pair 2"),
         (
