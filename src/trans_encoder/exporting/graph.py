@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -77,7 +77,10 @@ class _Body(torch.nn.Module):
                 f"model {encoder.name} cannot be a single graph: its texts take different routes, or its pooling "
                 f"leaves prompts out; export it to safetensors instead"
             )
-        self.transformer: Any = first.model
+        transformer: Any = cast(Any, first.model)
+        # Torch's fused attention becomes nodes that look for rows without a token, which no text is, in every layer.
+        transformer.set_attn_implementation("eager")
+        self.transformer: Any = transformer
         self.rest = torch.nn.ModuleList(rest if encoder.kind == "bi" else [])
         self.inputs = inputs
         self.dimension: int | None = getattr(encoder.model, "truncate_dim", None)
