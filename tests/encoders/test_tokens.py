@@ -14,7 +14,7 @@ from trans_encoder.encoders import tokens
 from trans_encoder.encoders.batching import assemble, budget_batches, epoch_batches
 from trans_encoder.encoders.tokens import Layout, PairTokeniser, longest_first, tokenise
 from trans_encoder.errors import ConfigurationError
-from trans_encoder.fast.plain import split_by_length
+from trans_encoder.runner import split_by_length
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=300).map(np.array)
 

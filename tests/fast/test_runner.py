@@ -1,10 +1,7 @@
 """One door: the plain and the fast runner give the same; outside of their blocks a model is transformers' own."""
 
 import logging
-import subprocess
-import sys
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +9,6 @@ import torch
 import transformers
 from torch import nn
 
-import trans_encoder.fast
 from conftest import FAMILIES
 from small_trainings import assert_alike, learnt, trained, vocabulary
 from trans_encoder.config import make_config
@@ -22,8 +18,8 @@ from trans_encoder.encoders.loading import set_dropout
 from trans_encoder.fast import packing, runner
 from trans_encoder.fast.last_layer import can_skip_tokens
 from trans_encoder.fast.packing import packable
-from trans_encoder.fast.plain import PlainRunner
 from trans_encoder.fast.runner import FastRunner
+from trans_encoder.runner import PlainRunner
 
 PACKED = {"bert", "roberta", "electra"}
 ENCODERS = (BiEncoder, CrossEncoder)
@@ -221,18 +217,3 @@ def test_padding_on_the_left_is_left_as_it_is(bert):
 
 def test_nothing_scores_to_nothing(bert):
     assert len(BiEncoder.load(bert).encode([])) == 0
-
-
-def test_everything_but_the_plain_runner_can_be_deleted(bert):
-    folder = Path(trans_encoder.fast.__file__).parent
-    others = sorted(path.stem for path in folder.glob("*.py") if path.stem not in ("__init__", "plain"))
-    code = (
-        "import sys\n"
-        f"sys.modules.update(dict.fromkeys(f'trans_encoder.fast.{{name}}' for name in {others}))\n"
-        "from trans_encoder.encoders import BiEncoder\n"
-        "from trans_encoder import export, distil\n"
-        f"encoder = BiEncoder.load({str(bert)!r})\n"
-        "assert type(encoder.runner).__name__ == 'PlainRunner'\n"
-        "assert encoder.encode(['one', 'two']).shape == (2, 32)\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

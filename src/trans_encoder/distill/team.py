@@ -46,7 +46,7 @@ class ModelRef:
     precision: Precision = "fp32"
     """Number format of scoring."""
     fast: bool | None = None
-    """Whether the CPU speed-ups are used; see `trans_encoder.fast.runner_for`."""
+    """Whether the CPU speed-ups are used; see `trans_encoder.encoders.runners`."""
     both_orders: bool = False
     """Whether a cross-encoder scores every pair in both orders and gives the mean."""
 

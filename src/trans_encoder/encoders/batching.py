@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from trans_encoder.encoders.tokens import Integers, Layout
-from trans_encoder.fast.plain import Inputs
+from trans_encoder.runner import Inputs
 
 BATCH_TOKENS = {"cpu": 2048, "mps": 8192, "cuda": 65536}
 """Tokens of a batch in scoring, padding included, by the type of the device."""

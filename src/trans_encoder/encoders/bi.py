@@ -32,9 +32,10 @@ from trans_encoder.encoders.loading import (
     is_sentence_encoder,
 )
 from trans_encoder.encoders.prompts import Prompts, choose_prompts, prompt_features
+from trans_encoder.encoders.runners import runner_for
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, Tokens
-from trans_encoder.fast import Inputs, runner_for
 from trans_encoder.progress import progress
+from trans_encoder.runner import Inputs
 
 logger = logging.getLogger(__name__)
 

@@ -20,10 +20,11 @@ from trans_encoder.encoders.loading import (
     explained,
     inference,
 )
+from trans_encoder.encoders.runners import runner_for
 from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, longest_first
 from trans_encoder.errors import ConfigurationError
-from trans_encoder.fast import Inputs, runner_for
 from trans_encoder.progress import progress
+from trans_encoder.runner import Inputs
 
 
 class CrossEncoder(Loaded):

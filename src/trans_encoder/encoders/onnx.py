@@ -14,8 +14,8 @@ from trans_encoder.encoders.loading import explained
 from trans_encoder.encoders.prompts import Prompts, choose_prompts
 from trans_encoder.encoders.tokens import Layout, PairTokeniser
 from trans_encoder.errors import ConfigurationError, import_extra
-from trans_encoder.fast.plain import Inputs, PlainRunner
 from trans_encoder.files import read_json
+from trans_encoder.runner import Inputs, PlainRunner
 
 GRAPHS = "onnx"
 """The folder of graphs in a model folder."""

@@ -29,10 +29,10 @@ from trans_encoder.encoders.batching import epoch_batches
 from trans_encoder.encoders.loading import resolved_precision
 from trans_encoder.encoders.tokens import Integers
 from trans_encoder.errors import RunError
-from trans_encoder.fast import Training as RunnerTraining
 from trans_encoder.files import checksums, write_json
 from trans_encoder.progress import progress
 from trans_encoder.ranks import from_all_ranks, from_first_rank, mean_of_ranks, peers_alive
+from trans_encoder.runner import TrainingSession
 
 if TYPE_CHECKING:
     from trans_encoder.encoders.encoder import Encoder
@@ -143,7 +143,7 @@ class StageTrainer(Trainer):
     """Trains one student in one stage."""
 
     advance: Callable[[int], None]
-    _session: RunnerTraining
+    _session: TrainingSession
 
     def __init__(
         self, student: "Encoder", objective: "Objective", *, plan: OptimisationPlan, options: "TrainingOptions"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trans_encoder.fast.plain import Lengths
+from trans_encoder.runner import Lengths
 
 
 class TrainedEmbeddings:

@@ -22,9 +22,9 @@ from trans_encoder.fast.last_layer import can_skip_tokens, first_token_only
 from trans_encoder.fast.matmul import Prepacked, prepacked
 from trans_encoder.fast.optimiser import ShardedAdamW, clip_gradients
 from trans_encoder.fast.packing import active, packable, packing
-from trans_encoder.fast.plain import Forward, Inputs, Lengths, Optimiser, PlainRunner, Training, split_by_length
 from trans_encoder.fast.randomness import Stream, draws
 from trans_encoder.fast.threads import LANES, Lanes, split_packed, thread_pool
+from trans_encoder.runner import Forward, Inputs, Lengths, Optimiser, PlainRunner, TrainingSession, split_by_length
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class FastRunner(PlainRunner):
             yield from _in_order(pool, work, chain([first], batches))
 
     @contextmanager
-    def training(self, tokens: Lengths, *, seed: int, distributed: bool) -> Iterator[Training]:
+    def training(self, tokens: Lengths, *, seed: int, distributed: bool) -> Iterator[TrainingSession]:
         """Train in lanes, with the embeddings of these tokens only; alone, and on a CPU."""
         with ExitStack() as stack:
             if distributed:  # gradients must reach the hooks of torch's DDP, which those of replicas do not
@@ -144,7 +144,7 @@ class FastRunner(PlainRunner):
         return False
 
 
-class PackedTraining(Training):
+class PackedTraining(TrainingSession):
     """A training in packed passes, one after another: one of several processes."""
 
     pool: ThreadPoolExecutor | None = None

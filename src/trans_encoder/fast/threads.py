@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trans_encoder.fast.plain import Inputs, Lengths
+from trans_encoder.runner import Inputs, Lengths
 
 R = TypeVar("R")
 Pass = Callable[[nn.Module, Inputs, int], Tensor]

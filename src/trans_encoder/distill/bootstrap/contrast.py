@@ -13,7 +13,7 @@ from trans_encoder.distill.bootstrap.views import TokenIds, mask_span
 from trans_encoder.encoders import BiEncoder, covering
 from trans_encoder.encoders.batching import assemble
 from trans_encoder.encoders.tokens import Integers, PairTokens
-from trans_encoder.fast import Inputs
+from trans_encoder.runner import Inputs
 
 
 class Contrast:

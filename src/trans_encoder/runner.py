@@ -24,7 +24,7 @@ Optimiser = tuple[type[torch.optim.Optimizer], dict[str, Any]]
 _PADDING_TOLERATED = 0.10
 
 
-class Training:
+class TrainingSession:
     """What a runner lends to a trainer while a training lasts; the plain runner changes nothing."""
 
     def begin_step(self, step: int) -> None:
@@ -51,7 +51,7 @@ class Runner(Protocol):
     def predict(self, batches: Iterable[T], inputs: Callable[[T], Inputs]) -> Iterator[tuple[T, Tensor]]:
         """Yield each batch with the model's outputs of its inputs, in order, on the CPU, without gradients."""
 
-    def training(self, tokens: Lengths, *, seed: int, distributed: bool) -> AbstractContextManager[Training]:
+    def training(self, tokens: Lengths, *, seed: int, distributed: bool) -> AbstractContextManager[TrainingSession]:
         """Train inside this block on batches of these token ids; `distributed`: others train the same model."""
 
 
@@ -76,9 +76,9 @@ class PlainRunner:
                 yield batch, self.forward(self.model, inputs(batch)).float().cpu()
 
     @contextmanager
-    def training(self, tokens: Lengths, *, seed: int, distributed: bool) -> Iterator[Training]:  # noqa: ARG002
+    def training(self, tokens: Lengths, *, seed: int, distributed: bool) -> Iterator[TrainingSession]:  # noqa: ARG002
         """Change nothing."""
-        yield Training()
+        yield TrainingSession()
 
 
 def split_by_length(lengths: Lengths, *, at_least: int = 1) -> list[NDArray[np.intp]]:
