@@ -13,7 +13,7 @@ from trans_encoder.data.tasks import Task, TestSet
 @pytest.fixture
 def evidence(monkeypatch):
     """The benchmark that collects the evidence for the weights."""
-    monkeypatch.syspath_prepend(Path(__file__).parent.parent / "benchmarks")
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
     return importlib.import_module("selection")
 
 
