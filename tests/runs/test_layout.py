@@ -13,7 +13,7 @@ SOURCE = Path(trans_encoder.__file__).parent
 LAYOUT = SOURCE / "runs" / "layout.py"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != LAYOUT)
 NAMES = re.compile(
-    r"cycle-|labels-(bi|cross|\{)|start-labels|from-text|training\.json|manifest\.json|environment\.json|history\.jsonl"
+    r"cycle-|labels-(bi|cross|$)|start-labels|from-text|training\.json|manifest\.json|environment\.json|history\.jsonl"
     r"|result\.json|start\.json|pairs\.arrow|text\.arrow|mining\.json|inputs\.json|attempts\.json|\.training\b"
 )
 FOLDERS = {"best", "bi", "cross", "logs", "evaluation", "mined", "report.html"}
@@ -32,7 +32,15 @@ def spelt_out(path: Path) -> list[str]:
         if NAMES.search(node.value)
     ]
     joined = [node.right for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)]
+    joined += [
+        part for node in ast.walk(tree) if isinstance(node, ast.Call) and is_path(node.func) for part in node.args
+    ]
     return found + [node.value for node in joined if isinstance(node, ast.Constant) and node.value in FOLDERS]
+
+
+def is_path(function: ast.expr) -> bool:
+    """Whether calling this makes a path of its arguments."""
+    return ast.unparse(function).rpartition(".")[2] in ("Path", "joinpath", "with_name", "glob", "rglob")
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(SOURCE).as_posix())
@@ -40,8 +48,11 @@ def test_only_the_layout_spells_out_names_of_a_run_folder(path):
     assert spelt_out(path) == []
 
 
-def test_names_that_are_spelt_out_are_found():
-    assert {"start.json", "best", "cycle-", "logs"} <= set(spelt_out(LAYOUT))
+def test_names_that_are_spelt_out_are_found(tmp_path):
+    assert {"start.json", "best", "cycle-", "logs", "labels-"} <= set(spelt_out(LAYOUT))
+    module = tmp_path / "module.py"
+    module.write_text('folder.joinpath("best", member)\nfolder.glob("cycle-*")\n(folder / f"labels-{kind}.parquet")\n')
+    assert sorted(spelt_out(module)) == ["best", "cycle-*", "labels-"]
 
 
 def test_places_in_a_run_folder(tmp_path):
