@@ -120,7 +120,7 @@ def bytes_per_pair() -> dict[str, float]:
         pairs.save(place / "pairs.arrow")
         PseudoLabels(pairs, scores, {"teacher": scores}, {}).save(place / "labels.parquet")
         sizes = {name: (place / name).stat().st_size / count for name in ("pairs.arrow", "labels.parquet")}
-    # Numbers a pair while a cross-encoder's lengths are found: two places and their swapped twins (4 bytes each);
+    # Numbers a pair while a cross-encoder's lengths are found: two places, also swapped (4 bytes each);
     # starts and lengths of two sentences (8 each); labels as read, as doubles and for both orders; and for both orders
     # two lengths, the shorter, the longer and what is kept of each (8 each).
     return {**sizes, "memory of a rank": 4 * 4 + 2 * 2 * 8 + (4 + 4 + 8 + 2 * 4) + 2 * 9 * 8}

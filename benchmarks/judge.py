@@ -143,7 +143,7 @@ class Collection:
 
     @cached_property
     def _sources(self) -> list[set[str]]:
-        """The data sets that each pair of the pool is in, with a label that nobody looks at here."""
+        """The data sets that each pair of the pool is in, with a label that is not used here."""
         sources: dict[frozenset[str], set[str]] = {}
         files = [(name, file) for name in (*SETS, "stsb") for file in ("train", "dev", "test")]
         for name, file in files:
@@ -326,7 +326,7 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def fit(arguments: argparse.Namespace) -> None:
-    """Show what each margin would say of the runs on the data sets that constants are set on."""
+    """Show the verdict of each margin on the runs of the data sets that constants are set on."""
     runs = [run for run in judged_runs(arguments) if run.name in FIT]
     print_table(["margin", *_HEAD], ([f"{margin:g}", *counts(runs, margin)] for margin in (0, 0.25, 0.5, 1, 1.5, 2)))
 

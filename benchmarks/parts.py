@@ -2,30 +2,67 @@
 
     python benchmarks/parts.py --model MODEL --data-dir DATA --pairs 2000 --rounds 3
 
-A part earns its place with 5 % of a whole cycle. The order of the variants rotates from round to round.
+A part earns its place with 5 % of a whole cycle. The order of the variants rotates from round to round. The last one
+packs through transformers' `AttentionInterface`: layers run as they are, and only attention separates the inputs.
 """
 
 import argparse
 import json
 import statistics
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 from unittest import mock
 
 import cycle
 import ours
+import torch
 import transformers
 from measuring import timed
+from torch import Tensor
+from torch.nn import functional
+from transformers import AttentionInterface
 
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import load_task
 from trans_encoder.encoders.tokens import PairTokeniser
-from trans_encoder.fast import matmul, runner
+from trans_encoder.fast import matmul, packing, runner
+
+
+def packed_attention(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **named: Any
+) -> tuple[Tensor, None]:
+    """Attend within the inputs of a packed row; outside of packed passes as transformers does."""
+    segments = packing.packed_segments()
+    if segments is None:
+        return AttentionInterface._global_mapping["plain sdpa"](module, query, key, value, mask, **named)
+    cuts = [count * length for count, length in segments]
+    outputs = []
+    runs = [torch.split(each[0], cuts, dim=1) for each in (query, key, value)]
+    for place, (count, length) in enumerate(segments):
+        heads = (run[place].unflatten(1, (count, length)).transpose(0, 1) for run in runs)
+        found = functional.scaled_dot_product_attention(*heads, dropout_p=named["dropout"], scale=named["scaling"])
+        outputs.append(found.transpose(1, 2).flatten(0, 1))
+    return torch.cat(outputs)[None], None
+
+
+@contextmanager
+def attention_interface() -> Iterator[None]:
+    """Pack through transformers' extension point for attention; its layers are left as they are."""
+    AttentionInterface.register("plain sdpa", AttentionInterface._global_mapping["sdpa"])
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch.dict(AttentionInterface._global_mapping, {"sdpa": packed_attention}))
+        stack.enter_context(
+            mock.patch.object(packing, "_layer", lambda _, plain, *given, **named: plain(*given, **named))
+        )
+        yield
+
 
 WITHOUT = {
     "all": nullcontext,
     "without matmul": lambda: mock.patch.object(matmul, "_capability", return_value=""),
     "without embeddings": lambda: mock.patch.object(runner, "word_embeddings", return_value=None),
+    "packing by AttentionInterface": attention_interface,
 }
 
 

@@ -1,34 +1,71 @@
 """Measure the structure of the source: its size, how many modules a module imports, how deep a training step lies.
 
     python benchmarks/structure.py
+    PYTHONPATH=OLDER/src python benchmarks/structure.py --no-stack    # the sizes of another checkout
 
-The stack is that of a real run of one short cycle on a tiny model, when the optimiser steps: the distinct files of this
-package from the command line to `optimizer.step`, those of the command line itself counted apart.
+The source is counted as a whole and without the modules of `NEW_FEATURES`, so that it can be compared with a commit
+that lacked them. Modules that older and newer features share count in full, so the comparison favours the older commit.
+Code is what remains without blank lines, comments, docstrings and imports.
+
+The stack is taken from a real run of one short cycle on a tiny model, when the optimiser steps: the distinct files of
+this package from the command line to `optimizer.step`, those of the command line itself counted apart.
 """
 
 import ast
+import io
 import json
 import sys
+import tokenize
 import traceback
 from argparse import ArgumentParser
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import trans_encoder
 
 SOURCE = Path(trans_encoder.__file__).parent
+NEW_FEATURES = {
+    "answers": ("answers/", "cli/answers/", "data/corpus.py", "report/answers.py"),
+    "server": ("serve/",),
+    "frozen teachers, merging, calibration": (
+        "config/participants.py",
+        "distill/labels/scales.py",
+        "distill/labels/teachers.py",
+        "encoders/calibrating.py",
+        "encoders/matching.py",
+        "encoders/merging.py",
+    ),
+    "learning from saved labels": ("cli/training/learn.py", "distill/learn.py"),
+    "lengths and prompts": ("distill/results/cuts.py", "encoders/lengths.py", "encoders/prompts.py"),
+    "ONNX models, 8 bits": ("encoders/onnx.py", "exporting/int8.py"),
+    "pickled weights, portable folders": ("encoders/converting.py", "encoders/portable.py"),
+    "probes and hard pairs": (
+        "distill/labels/hard_pairs.py",
+        "evaluation/flipped.py",
+        "evaluation/flips.py",
+        "evaluation/probe.py",
+    ),
+    "saved ensembles": ("cli/training/ensemble.py", "distill/results/ensemble.py", "evaluation/ensembles.py"),
+    "mteb": ("evaluation/mteb.py",),
+    "dropout that does not depend on threads": ("fast/randomness.py",),
+}
+"""What commit 203c5e1 could not do, and the modules that are about nothing else."""
 
 
 def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--no-stack", action="store_true", help="do not train to see the stack")
     arguments = parser.parse_args()
     fan_out = {name_of(path): len(own_imports(path)) for path in modules()}
     widest = sorted(fan_out, key=lambda name: -fan_out[name])[:5]
-    stack = step_stack()
+    stack = [] if arguments.no_stack else step_stack()
+    new = {path for path in modules() if feature_of(path)}
     found = {
-        "files": len(modules()),
-        "lines": sum(len(path.read_text(encoding="utf-8").splitlines()) for path in modules()),
+        "all": size(modules()),
+        "without_new_features": size(path for path in modules() if path not in new),
+        "new_features": {name: size(path for path in new if feature_of(path) == name) for name in NEW_FEATURES},
         "widest": {name: fan_out[name] for name in widest},
         "stack": stack,
         "files_on_the_stack": len(stack),
@@ -37,10 +74,42 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(found))
         return
-    print(f"{found['files']} files, {found['lines']:,} lines")
+    for name, each in {"all": found["all"], **found["new_features"], "the rest": found["without_new_features"]}.items():
+        print(f"{name}: {each['files']} files, {each['lines']:,} lines, {each['code']:,} of code")
     print("own modules imported: " + ", ".join(f"{name} {count}" for name, count in found["widest"].items()))
-    in_cli = found["of_these_in_cli"]
-    print(f"{len(stack)} files from the command line to optimizer.step ({in_cli} of cli/): {', '.join(stack)}")
+    if stack:
+        in_cli = found["of_these_in_cli"]
+        print(f"{len(stack)} files from the command line to optimizer.step ({in_cli} of cli/): {', '.join(stack)}")
+
+
+def feature_of(path: Path) -> str | None:
+    """Return which of the new features a module is about, if it is about one only."""
+    place = path.relative_to(SOURCE).as_posix()
+    for name, places in NEW_FEATURES.items():
+        if place in places or any(place.startswith(each) for each in places if each.endswith("/")):
+            return name
+    return None
+
+
+def size(paths: Iterable[Path]) -> dict[str, int]:
+    texts = [path.read_text(encoding="utf-8") for path in paths]
+    return {
+        "files": len(texts),
+        "lines": sum(len(text.splitlines()) for text in texts),
+        "code": sum(code_lines(text) for text in texts),
+    }
+
+
+def code_lines(text: str) -> int:
+    """Count lines without blank ones, comments, docstrings (those of fields, too) and imports."""
+    left_out: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        string = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if string or isinstance(node, ast.Import | ast.ImportFrom):
+            left_out.update(range(node.lineno, node.end_lineno + 1))
+    empty = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    tokens = [token for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type not in empty]
+    return len({line for token in tokens for line in range(token.start[0], token.end[0] + 1)} - left_out)
 
 
 def modules() -> list[Path]:
