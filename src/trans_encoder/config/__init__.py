@@ -1,7 +1,7 @@
 """The configuration of a run: its team and teachers, how encoders are trained, presets, TOML files and overrides."""
 
 from trans_encoder.config.participants import MemberConfig, PoolingMode, TeacherConfig
-from trans_encoder.config.plans import OptimisationPlan, TrainingPlan
+from trans_encoder.config.plans import Kind, OptimisationPlan, TrainingPlan
 from trans_encoder.config.presets import PRESETS
 from trans_encoder.config.run_config import (
     EngineConfig,
@@ -19,6 +19,7 @@ __all__ = [
     "EngineConfig",
     "Inputs",
     "JobConfig",
+    "Kind",
     "MemberConfig",
     "OptimisationPlan",
     "PoolingMode",

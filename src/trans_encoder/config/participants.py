@@ -1,4 +1,4 @@
-"""Who takes part in a run: members that learn, and teachers beside them that only score."""
+"""Who takes part in a run: members, which learn, and frozen teachers, which only score."""
 
 import re
 from pathlib import Path
@@ -24,13 +24,13 @@ class MemberConfig(Frozen):
     prompt: str | None = Field(default=None, min_length=1)
     """Put before texts: a prompt's name ("query"), a text ("query: ") or none; the model's default if not given."""
     prompt1: str | None = Field(default=None, min_length=1)
-    """The prompt of the first texts of pairs, if it is not that of both."""
+    """The prompt of the first texts of pairs, if the two sides differ."""
     prompt2: str | None = Field(default=None, min_length=1)
-    """The prompt of the second texts of pairs, if it is not that of both."""
+    """The prompt of the second texts of pairs, if the two sides differ."""
     supervised: bool | None = None
     """Whether `bi` was trained on labels; found out if not given."""
     learning_rate: float | None = Field(default=None, gt=0)
-    """Learning rate of this member's bi-encoders; if not given, that of all, or less for a start that knows labels."""
+    """Learning rate of this member's bi-encoders; by default the common one, or a lower one for supervised starts."""
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
     """The member's name in the run folder; made from `bi` if not given."""
 
@@ -64,7 +64,7 @@ class TeacherConfig(Frozen):
     spec: str = Field(min_length=1)
     """A model (folder or hub name), `lexical`, `tokens`, a file of scores, or `function:NAME` for a Python function."""
     weight: float = Field(default=1.0, gt=0)
-    """How much it counts beside the others, each of which counts 1 unless it says otherwise."""
+    """Its weight in the mean; the default is 1."""
     ask: float | None = Field(default=None, gt=0, le=1)
     """Share of the pairs that it is asked about: those that the other teachers disagree on most. If not given, the
     run's `ask` for a cross-encoder or a function, and all pairs for others."""

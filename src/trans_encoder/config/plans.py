@@ -4,6 +4,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+Kind = Literal["bi", "cross"]
+"""What an encoder is: a bi-encoder or a cross-encoder."""
+
 
 class Frozen(BaseModel):
     """Immutable settings: unknown keys are refused, docstrings describe the fields."""
@@ -57,6 +60,6 @@ class TrainingPlan(OptimisationPlan):
     loss: Literal["bce", "mse", "log-cosh"]
     """Loss between the student's score and the label: bce (Eq. 2), mse (Eq. 3) or log-cosh."""
     negatives: Literal["raw", "clamp"] = "clamp"
-    """What bce makes of labels outside [0, 1], such as negative cosines: clamp them, or take them raw (the paper)."""
+    """How bce treats labels outside [0, 1], such as negative cosines: clamp them, or take them raw (the paper)."""
     dropout: float | None = Field(default=None, ge=0, lt=1)
     """Dropout while a student learns; the model's own if not given."""

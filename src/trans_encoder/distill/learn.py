@@ -6,7 +6,7 @@ people; the student learns them as a run's students learn those of their teacher
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,6 @@ from trans_encoder.ranks import is_first_rank
 from trans_encoder.runs import (
     Layout,
     LearningRecord,
-    Moment,
     Run,
     identity,
     run_folder,
@@ -179,7 +178,7 @@ class Learn:
                 labels=len(self.labelled),
                 best_step=training.best_step,
                 best_score=training.best_score,
-                history=tuple(Moment(**asdict(moment)) for moment in training.history),
+                history=tuple(training.history),
             )
             write_record(training_record(temporary), record)
             card = write_learnt_card(

@@ -6,7 +6,7 @@ so that it can be sent to another process.
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
@@ -48,7 +48,6 @@ from trans_encoder.ranks import is_first_rank
 from trans_encoder.runs import (
     CutsRecord,
     HistoryLine,
-    Moment,
     StartEntry,
     StartRecord,
     TrainingRecord,
@@ -83,7 +82,7 @@ class Miner(Protocol):
 
 @dataclass(frozen=True)
 class MineAgain:
-    """Put pairs for a later cycle into the run folder, none of which was held out to judge by."""
+    """Mine pairs for a later cycle into the run folder, without those held out for validation."""
 
     miner: Miner
     encoders: tuple[ModelRef, ...]
@@ -258,7 +257,7 @@ class Train:
     views: tuple[Teacher, ...] = ()
     """Who judges a bi-encoder without labels."""
     hard_pairs: float = 0.0
-    """Rule-made flips to learn beside the pairs, as a share of these."""
+    """Rule-made flips to learn as well, as a share of the pairs."""
 
     def __call__(self, path: Path) -> None:
         """Write the trained model and how its training went."""
@@ -284,7 +283,7 @@ class Train:
                 training = train(student, learnt, plan=self.plan, options=options, both_orders=self.both_orders)
             if merge < 1:
                 merge_into(cast(BiEncoder, training.encoder), cast(BiEncoder, self._start(targets)), share=merge)
-                # The score must be that of the weights which are saved.
+                # Score the merged weights: they are the ones saved.
                 training = replace(training, best_score=self.judge(training.encoder) if self.judge else None)
             agreement = self._agreement(training.encoder, anchor=labels.provenance.get("anchor", 0.0))
             evidence = None
@@ -314,7 +313,7 @@ class Train:
                 agreement=agreement,
                 evidence=evidence,
                 flips=flips,
-                history=tuple(Moment(**asdict(moment)) for moment in training.history),
+                history=tuple(training.history),
             )
             write_record(training_record(temporary), record)
 
@@ -370,7 +369,7 @@ class WriteHistory:
 
 @dataclass(frozen=True)
 class Keep:
-    """Put a chosen model with its card in its place."""
+    """Copy a chosen model to its place and write its card."""
 
     model: ModelRef
     is_start: bool

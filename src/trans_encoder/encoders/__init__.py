@@ -1,5 +1,6 @@
 """Bi-encoders and cross-encoders: load, score, train, save."""
 
+from trans_encoder.config import Kind
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.calibrating import calibrate_to
 from trans_encoder.encoders.cross import CrossEncoder
@@ -7,7 +8,6 @@ from trans_encoder.encoders.encoder import Encoder, load_encoder
 from trans_encoder.encoders.known import KNOWN, known_pooling
 from trans_encoder.encoders.lengths import Cuts, count_cuts, covering, fitting_length
 from trans_encoder.encoders.loading import (
-    Kind,
     Precision,
     best_device,
     check_precision,

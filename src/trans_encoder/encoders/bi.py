@@ -16,12 +16,11 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor
 from torch.nn import functional
 
-from trans_encoder.config import PoolingMode
+from trans_encoder.config import Kind, PoolingMode
 from trans_encoder.data import PairSet, Scores
 from trans_encoder.encoders.batching import BATCH_TOKENS, assemble, budget_batches
 from trans_encoder.encoders.known import known_pooling
 from trans_encoder.encoders.loading import (
-    Kind,
     Loaded,
     best_device,
     check_layout,
@@ -174,7 +173,7 @@ class BiEncoder(Loaded):
         return np.minimum(lengths, max_tokens - self.layout.extra)
 
     def _apart(self, sides: NDArray[np.int8]) -> list[NDArray[np.intp]]:
-        """Return which sentences may share a batch: all of them, unless the model must be told their prompts apart."""
+        """Return which sentences may share a batch: all, unless the model treats the two prompts differently."""
         if self._features[0] == self._features[1]:
             return [np.arange(len(sides))]
         return [rows for side in (0, 1) if len(rows := np.flatnonzero(sides == side))]

@@ -9,10 +9,10 @@ import sentence_transformers
 import torch
 from torch import Tensor
 
+from trans_encoder.config import Kind
 from trans_encoder.data import PairSet, Scores
 from trans_encoder.encoders.batching import BATCH_TOKENS, assemble, budget_batches
 from trans_encoder.encoders.loading import (
-    Kind,
     Loaded,
     best_device,
     check_length,

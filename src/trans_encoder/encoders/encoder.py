@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from trans_encoder.config import PoolingMode
+from trans_encoder.config import Kind, PoolingMode
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.cross import CrossEncoder
-from trans_encoder.encoders.loading import Kind, find_kind
+from trans_encoder.encoders.loading import find_kind
 from trans_encoder.encoders.onnx import Graph, OnnxBiEncoder, OnnxCrossEncoder, has_graph
 from trans_encoder.encoders.prompts import Prompts
 from trans_encoder.errors import ConfigurationError

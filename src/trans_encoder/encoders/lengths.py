@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from trans_encoder.config import Kind
 from trans_encoder.data import PairSet
 from trans_encoder.encoders.encoder import Encoder
-from trans_encoder.encoders.loading import Kind
 from trans_encoder.encoders.tokens import Integers
 
 COVERED = 0.99

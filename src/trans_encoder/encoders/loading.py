@@ -11,6 +11,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from trans_encoder.config import Kind
 from trans_encoder.encoders.converting import WEIGHTS, converted, pickled_weights
 from trans_encoder.encoders.portable import make_portable
 from trans_encoder.errors import ConfigurationError
@@ -19,7 +20,6 @@ from trans_encoder.ranks import world_size
 
 _MODULES = {"Pooling", "Normalize", "Dense", "LayerNorm", "Dropout", "Router", "WeightedLayerPooling"}
 
-Kind = Literal["bi", "cross"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
 SAFE_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")

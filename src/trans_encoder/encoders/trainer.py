@@ -4,7 +4,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,6 +33,7 @@ from trans_encoder.files import checksums, write_json
 from trans_encoder.progress import progress
 from trans_encoder.ranks import from_all_ranks, from_first_rank, mean_of_ranks, peers_alive
 from trans_encoder.runner import TrainingSession
+from trans_encoder.runs import Checkpoint
 
 if TYPE_CHECKING:
     from trans_encoder.encoders.encoder import Encoder
@@ -41,19 +42,9 @@ if TYPE_CHECKING:
 _KEPT, _BEST, _CHECKSUMS = "kept.json", "best.safetensors", "checksums.json"
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """One judged moment of a training."""
-
-    step: int
-    epoch: float
-    loss: float
-    score: float | None
-
-
 @dataclass
 class Kept:
-    """What a checkpoint must remember beside the trainer's own state."""
+    """What a checkpoint holds in addition to the trainer's own state."""
 
     made_from: str = ""
     history: list[Checkpoint] = field(default_factory=list)
@@ -68,14 +59,14 @@ class Kept:
         if self.best_weights:
             save_file(self.best_weights, folder / _BEST)
         content = {name: value for name, value in vars(self).items() if name != "best_weights"}
-        write_json(folder / _KEPT, {**content, "history": [asdict(moment) for moment in self.history]})
+        write_json(folder / _KEPT, {**content, "history": [moment.model_dump() for moment in self.history]})
         write_json(folder / _CHECKSUMS, checksums(folder))
 
     @classmethod
     def load(cls, folder: Path) -> "Kept":
         """Read back what `save` wrote."""
         content = json.loads((folder / _KEPT).read_text(encoding="utf-8"))
-        content["history"] = [Checkpoint(**moment) for moment in content["history"]]
+        content["history"] = [Checkpoint.model_validate(moment) for moment in content["history"]]
         weights = load_file(folder / _BEST) if (folder / _BEST).exists() else {}
         return cls(**content, best_weights=weights)
 
@@ -85,11 +76,11 @@ class Share(NamedTuple):
 
     rows: list[int]
     weight: float
-    """What its mean loss counts in the mean over the ranks, so that this is the mean loss of the whole batch."""
+    """Weight of its mean loss, so that the mean over the ranks is the mean loss of the whole batch."""
 
     @classmethod
     def of(cls, batch: Integers, *, rank: int, world: int) -> "Share":
-        """Deal out a batch; a rank that gets none of a small one has a row to compute that counts nothing."""
+        """Split a batch; a rank without rows of a small one computes one row with weight 0."""
         rows = batch[rank::world].tolist()
         return cls(rows, len(rows) * world / len(batch)) if rows else cls(batch[:1].tolist(), 0.0)
 
@@ -164,7 +155,7 @@ class StageTrainer(Trainer):
             if checkpoint is not None:
                 self.advance(int(checkpoint.name.split("-")[1]))
             if self.args.world_size > 1:
-                # Each rank drops out other units.
+                # Each rank draws its own dropout.
                 set_seed(self._options.seed + self.args.process_index)
             training = self._student.runner.training(
                 self._objective.vocabulary, seed=self._options.seed, distributed=self.args.world_size > 1
@@ -212,7 +203,7 @@ class StageTrainer(Trainer):
         return super().training_step(*given, **named)
 
     def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *_: Any, **__: Any) -> Tensor:
-        """Return the mean loss of this rank's share, so weighted that the mean over the ranks is that of the batch."""
+        """Return the mean loss of this rank's share, weighted so that the mean over ranks is the batch's mean loss."""
         losses: Tensor = model(**inputs["batch"])
         loss: Tensor = losses.mean() * inputs["weight"]
         whole = mean_of_ranks(float(loss.detach()))
@@ -233,18 +224,19 @@ class StageTrainer(Trainer):
         )
 
     def judge(self, *, step: int, epoch: float) -> None:
-        """Note the loss and score of this moment, and keep the weights if they are the best yet."""
+        """Record loss and score of this step, and keep the weights if they are the best so far."""
         kept = self.kept
         if not all(bool(weight.isfinite().all()) for weight in self._student.model.parameters()):
             raise self._diverged(f"weights are no longer finite numbers after step {step}")
         judge = self._options.judge
         score = None if judge is None else float(judge(self._student))
-        kept.history.append(Checkpoint(step, round(epoch, 4), kept.loss_sum / max(kept.loss_steps, 1), score))
+        loss = kept.loss_sum / max(kept.loss_steps, 1)
+        kept.history.append(Checkpoint(step=step, epoch=round(epoch, 4), loss=loss, score=score))
         kept.loss_sum, kept.loss_steps = 0.0, 0
         if score is not None and self._options.trackers:
             due = self.control.should_log
             self.log({"score": score})
-            self.control.should_log = due  # logging the score must not cancel that of the loss
+            self.control.should_log = due  # logging the score must not cancel the logging of the loss
         if score is None or self._options.keep_last:
             kept.best_step, kept.best_score = step, score
         elif kept.best_score is None or score > kept.best_score:
@@ -255,7 +247,7 @@ class StageTrainer(Trainer):
             }
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """Save weights as safetensors and nothing pickled beside them."""
+        """Save weights as safetensors, and nothing pickled."""
         folder = Path(output_dir or str(self.args.output_dir))
         folder.mkdir(parents=True, exist_ok=True)
         weights = state_dict if state_dict is not None else self._objective.module.state_dict()
@@ -323,7 +315,7 @@ def _arguments(plan: OptimisationPlan, options: "TrainingOptions", *, device: to
 
 
 class _EachStep(TrainerCallback):
-    """Judges before a checkpoint is written, so that a continued run need not judge again."""
+    """Validates before a checkpoint is written, so that a continued run need not validate again."""
 
     def __init__(self, trainer: StageTrainer) -> None:
         self._trainer = trainer
@@ -341,7 +333,7 @@ class _EachStep(TrainerCallback):
 
 
 def _last_whole_checkpoint(options: "TrainingOptions") -> Path | None:
-    """Return the newest whole checkpoint of this training and remove the others, cut off, altered or of another."""
+    """Return the newest whole checkpoint of this training; remove all others (incomplete, altered or of another)."""
     checkpoints = sorted(options.folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
     usable = (path for path in reversed(checkpoints) if _is_whole(path))
     last = next((path for path in usable if Kept.load(path).made_from == options.made_from), None)

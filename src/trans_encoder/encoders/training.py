@@ -16,8 +16,9 @@ from trans_encoder.encoders.lengths import Cuts, count_cuts, fitting_length
 from trans_encoder.encoders.loading import Precision, set_dropout
 from trans_encoder.encoders.losses import LOSSES, TAKES_LOGITS
 from trans_encoder.encoders.tokens import Integers
-from trans_encoder.encoders.trainer import Checkpoint, StageTrainer
+from trans_encoder.encoders.trainer import StageTrainer
 from trans_encoder.errors import DataError
+from trans_encoder.runs import Checkpoint
 
 Judge = Callable[[Any], float]
 
@@ -48,7 +49,7 @@ class TrainingOptions:
     judge: Judge | None = None
     """Scores the student during training; the best checkpoint is kept. Without it the last one is.
 
-    On a CPU the student scores on all cores meanwhile; torch has one for whatever else a judge computes.
+    On a CPU the student scores on all cores; whatever else the judge computes in torch has one core.
     """
     keep_last: bool = False
     """Keep the last checkpoint rather than the one with the best score."""
@@ -59,19 +60,19 @@ class TrainingOptions:
     made_from: str = ""
     """A hash of what the training is made from; checkpoints of another are not continued."""
     description: str = "training"
-    """What the progress bar calls it."""
+    """The name on the progress bar."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """What a training gave: the encoder with its best (or last) weights and how it got there."""
+    """The result of a training: the encoder with its best (or last) weights, and its history."""
 
     encoder: Encoder
     history: list[Checkpoint] = field(default_factory=list)
     best_step: int = 0
     best_score: float | None = None
     cuts: Cuts | None = None
-    """What was cut of the inputs that it learnt from, and to which length."""
+    """How many inputs it learnt from were truncated, and at which length."""
 
 
 def train(
@@ -99,7 +100,7 @@ def fit(student: Encoder, objective: Objective, *, plan: OptimisationPlan, optio
 
 
 class Imitation:
-    """The distillation objective: say of each pair what the teachers said."""
+    """The distillation objective: reproduce the teachers' score of each pair."""
 
     def __init__(self, student: Encoder, labelled: PairSet, *, plan: TrainingPlan, both_orders: bool) -> None:
         """Tokenise the pairs; both orders of a pair share its tokens and its label."""

@@ -4,13 +4,13 @@ from trans_encoder.runs.claims import check_begun, check_owned, run_folder
 from trans_encoder.runs.environment import note_environment
 from trans_encoder.runs.layout import LOCK, Layout, mined_pairs, mining_counts, scratch, training_record
 from trans_encoder.runs.records import (
+    Checkpoint,
     Chosen,
     CutsRecord,
     Evidence,
     HistoryLine,
     LearningRecord,
     MemberResult,
-    Moment,
     ResultRecord,
     StartEntry,
     StartRecord,
@@ -27,6 +27,7 @@ from trans_encoder.runs.workers import make_engine
 
 __all__ = [
     "LOCK",
+    "Checkpoint",
     "Chosen",
     "ClaimedRun",
     "CutsRecord",
@@ -36,7 +37,6 @@ __all__ = [
     "Layout",
     "LearningRecord",
     "MemberResult",
-    "Moment",
     "ResultRecord",
     "Run",
     "Stage",

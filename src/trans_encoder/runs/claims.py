@@ -1,4 +1,4 @@
-"""Whose a run folder is: ownership, locks, changed settings, and errors of its storage."""
+"""Ownership of run folders: locks, changed settings, and errors of the storage."""
 
 import errno
 import os

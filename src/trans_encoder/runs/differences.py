@@ -1,4 +1,4 @@
-"""What differs between the settings or inputs of a run as it was begun and as it is asked for now."""
+"""Differences between the settings or inputs that a run was begun with and those given now."""
 
 from collections.abc import Mapping
 from typing import Any, cast

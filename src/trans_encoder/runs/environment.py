@@ -1,4 +1,4 @@
-"""What a run runs on: versions, platform and device."""
+"""The environment of a run: versions, platform and device."""
 
 import json
 import logging

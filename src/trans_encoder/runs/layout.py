@@ -4,12 +4,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from trans_encoder.config import Kind
 from trans_encoder.files import PARTIAL
-
-if TYPE_CHECKING:
-    from trans_encoder.encoders.loading import Kind
 
 CONFIG, ENVIRONMENT, MANIFEST, LOCK = "config.json", "environment.json", "manifest.json", ".lock"
 _FROM_TEXT = "from-text"
@@ -31,7 +29,7 @@ class LabelsAt(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a run folder keeps what."""
+    """The places of everything in a run folder."""
 
     root: Path
 
@@ -83,7 +81,7 @@ class Layout:
         """Return the training pairs of all cycles, or those that a later cycle mined for itself."""
         return (self.root if cycle is None else self._cycle(cycle)) / _PAIRS
 
-    def labels(self, cycle: int, kind: "Kind", *, learner: str | None = None) -> Path:
+    def labels(self, cycle: int, kind: Kind, *, learner: str | None = None) -> Path:
         """Return the labels that the encoders of a kind made in a cycle, for all members or for one learner."""
         return (self._cycle(cycle) / learner if learner else self._cycle(cycle)) / f"labels-{kind}.parquet"
 
@@ -91,15 +89,15 @@ class Layout:
         """Return the labels that the members' first bi-encoders give to the pairs which a later cycle mined."""
         return self._cycle(cycle) / "start-labels.parquet"
 
-    def student(self, cycle: int, member: str, kind: "Kind") -> Path:
+    def student(self, cycle: int, member: str, kind: Kind) -> Path:
         """Return the encoder that a member's student became in a cycle."""
         return self._cycle(cycle) / member / kind
 
-    def best(self, member: str | None, kind: "Kind") -> Path:
+    def best(self, member: str | None, kind: Kind) -> Path:
         """Return the chosen encoder of a member, or of a team of one (None)."""
         return (self.root / "best" / member if member else self.root / "best") / kind
 
-    def logs(self, cycle: int, member: str, kind: "Kind") -> Path:
+    def logs(self, cycle: int, member: str, kind: Kind) -> Path:
         """Where trackers log a training; not part of any stage, so it is neither verified nor restored."""
         return self.root / "logs" / f"cycle-{cycle}-{member}-{kind}"
 
@@ -144,8 +142,8 @@ class Layout:
         """Whether a model is named as one that this run made before its cycles, relative to the run folder."""
         return model.startswith(f"{_FROM_TEXT}/")
 
-    def trained(self, kind: "Kind") -> Path:
-        """Return the only encoder that a run folder makes: that of stage 0, or of a training on saved labels."""
+    def trained(self, kind: Kind) -> Path:
+        """Return the one encoder of a run folder of stage 0, or of a training on saved labels."""
         return self.root / kind
 
     @property
@@ -165,7 +163,7 @@ class Layout:
 
 
 def training_record(encoder: Path) -> Path:
-    """Return the record of how a trained encoder was trained, beside its weights."""
+    """Return the record of an encoder's training, in its folder."""
     return encoder / _TRAINING
 
 

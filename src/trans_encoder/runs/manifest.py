@@ -19,7 +19,7 @@ from trans_encoder.runs.stages import Spent, Stage
 logger = logging.getLogger(__name__)
 
 FORMAT = 2
-"""The version of the format of run folders. That of trans-encoder 0.1.0 was 1."""
+"""The version of the format of run folders; trans-encoder 0.1.0 wrote version 1."""
 
 
 @dataclass

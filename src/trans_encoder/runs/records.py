@@ -1,15 +1,15 @@
-"""What a run writes and reads back, as typed records."""
+"""Typed records of what a run writes and reads back."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, RootModel, ValidationError
 
+from trans_encoder.config import Kind
 from trans_encoder.errors import RunError
 from trans_encoder.files import write_json
 
-Kind = Literal["bi", "cross"]
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -53,7 +53,7 @@ class StageEntry(Record):
     peak_memory_bytes: int | None = None
 
 
-class Moment(Record):
+class Checkpoint(Record):
     """One validated checkpoint of a training."""
 
     step: int
@@ -87,7 +87,7 @@ class TuningRecord(Record):
     start_score: float | None
     best_step: int
     best_score: float | None
-    history: tuple[Moment, ...]
+    history: tuple[Checkpoint, ...]
 
 
 class LearningRecord(Record):
@@ -99,7 +99,7 @@ class LearningRecord(Record):
     """Labelled pairs that it learnt from."""
     best_step: int
     best_score: float | None
-    history: tuple[Moment, ...]
+    history: tuple[Checkpoint, ...]
 
 
 class CutsRecord(Record):
@@ -113,7 +113,7 @@ class CutsRecord(Record):
 
 
 class Evidence(Record):
-    """What views that do not come from a start tell of its student, on held-out pairs without labels."""
+    """An estimate, by views that do not come from a start, of its student's gain on held-out pairs without labels."""
 
     gain: float
     """Estimated gain of the student over the start in rank correlation x100 with what all views measure."""
@@ -153,7 +153,7 @@ class TrainingRecord(Record):
     """Whether a bi-encoder is better than its start, if it was validated without labels and there are views to ask."""
     flips: float | None = None
     """Hand-written flips that it tells from paraphrases, in percent."""
-    history: tuple[Moment, ...]
+    history: tuple[Checkpoint, ...]
 
     def lines(self) -> list[HistoryLine]:
         """Return its part of the run's history."""
@@ -189,7 +189,7 @@ class Chosen(Record):
     agreement: float | None = None
     """Rank agreement x100 with its teachers on held-out pairs, if it was validated without labels."""
     evidence: Evidence | None = None
-    """What "helped" rests on, if views decided it: that of the last student where the start was kept."""
+    """The evidence for `helped`, if views decided it; where the start was kept, the evidence for the last student."""
     flips: float | None = None
     """Hand-written flips that it tells from paraphrases, in percent."""
 
@@ -210,7 +210,7 @@ class MemberResult(Record):
 
 
 class ResultRecord(Record):
-    """What a finished run gave."""
+    """The result of a finished run."""
 
     metric: str | None
     """What the scores are: the dev set's metric, or the label-free score; None without validation."""

@@ -11,7 +11,7 @@ OUT/
 
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from trans_encoder.files import atomic_folder
 from trans_encoder.ranks import is_first_rank, world_size
 from trans_encoder.runs import (
     Layout,
-    Moment,
     Run,
     TuningRecord,
     check_trackers,
@@ -148,7 +147,7 @@ class Bootstrap:
                 start_score=start_score,
                 best_step=training.best_step,
                 best_score=training.best_score,
-                history=tuple(Moment(**asdict(moment)) for moment in training.history),
+                history=tuple(training.history),
             )
             write_record(training_record(temporary), record)
             card = write_tuned_card(
