@@ -17,7 +17,7 @@ def vocabulary(encoder):
 
 
 def learnt(encoder, pairs, *, rows=16):
-    """Return what an encoder says of some pairs, and the gradients of that."""
+    """Return an encoder's scores of some pairs, and their gradients."""
     encoder.model.zero_grad()
     batch = encoder.collate(encoder.tokeniser(pairs, max_tokens=32), np.arange(rows))
     outputs = encoder.outputs(batch)

@@ -33,7 +33,7 @@ def lines_of(stderr):
 def test_without_a_terminal_each_stage_is_one_line_and_time_gives_more(monkeypatch, capsys):
     now = [0.0]
     display = progress._Lines(clock=lambda: now[0])
-    for seconds in (10, 10):  # the second round is no new stage
+    for seconds in (10, 10):  # the second round is not a new stage
         with display.stage("scoring", total=4000) as advance:
             for _ in range(4):
                 now[0] += seconds

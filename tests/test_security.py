@@ -1,4 +1,4 @@
-"""Nobody is let in: no pickles, no code of strangers, no network, no way out of the run folder."""
+"""No pickles, no remote code, no network, no writing outside the run folder."""
 
 import json
 import pickle
@@ -56,7 +56,7 @@ def no_network(monkeypatch):
     for name in ("connect", "connect_ex", "sendto"):
         monkeypatch.setattr(socket.socket, name, refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse_name)
-    # As if nobody had said that there is no network.
+    # As if HF_HUB_OFFLINE were not set.
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     yield tried

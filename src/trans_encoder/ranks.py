@@ -47,7 +47,7 @@ def is_first_rank() -> bool:
 
 
 def from_first_rank(decide: Callable[[], T]) -> T:
-    """Return what rank 0 decides; the other ranks wait to be told."""
+    """Return what rank 0 decides; the other ranks wait for it."""
     if world_size() == 1:
         return decide()
     import torch.distributed as dist

@@ -41,7 +41,7 @@ def fail(*arguments, code):
     return result.stderr
 
 
-def twin(file):
+def copy_of(file):
     """Copy a file into another folder, under its own name."""
     folder = file.parent / "other"
     folder.mkdir()
@@ -226,7 +226,7 @@ class TestCheck:
         )
         plan = run_json("check", file)
         assert (plan["pairs"]["count"], plan["tests"]) == (30, {"odd": 30, "mrpc": 28})
-        assert "another test set called odd" in fail("check", file, "--test", odd, "--test", twin(odd), code=2)
+        assert "another test set called odd" in fail("check", file, "--test", odd, "--test", copy_of(odd), code=2)
 
     def test_a_dev_set_that_is_nothing(self, files, bert):
         arguments = ["--pairs", files / "pairs.csv", "--model", bert, "--out", "run"]

@@ -59,7 +59,8 @@ def test_a_line_can_be_a_document_or_part_of_a_wrapped_file(tmp_path: Path):
 def test_the_text_files_of_a_folder_are_documents(tmp_path: Path):
     written(tmp_path / "b.txt", "This one is\nwrapped over lines. And here it ends.\n")
     written(
-        tmp_path / "a.md", "# A heading of words\n\nSome *marked* [prose](x.html) here.\n\n```\ncode is no prose\n```\n"
+        tmp_path / "a.md",
+        "# A heading of words\n\nSome *marked* [prose](x.html) here.\n\n```\ncode is not prose\n```\n",
     )
     (tmp_path / "deeper").mkdir()
     written(tmp_path / "deeper" / "c.txt.gz", "Down here is more.")

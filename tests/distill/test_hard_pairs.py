@@ -44,7 +44,7 @@ def test_a_run_says_what_its_cross_encoder_learnt_beside_the_pairs(tmp_path, ber
     )
     assert cross.hard >= 10
     assert (bi.hard, cross.labels) == (0, 20)
-    assert any(f"{cross.hard} rule-made pairs beside 20" in note for note in result.notes)
+    assert any(f"{cross.hard} rule-made pairs in addition to 20" in note for note in result.notes)
     member = result.members[name]
     assert (member.cross.flips, member.bi.flips) == (cross.flips, bi.flips if member.bi.cycle else member.start_flips)
     page = write_report([tmp_path / "run"]).read_text(encoding="utf-8")

@@ -101,7 +101,7 @@ def test_a_weak_member_of_a_strong_team_may_learn(start, bert, pairs, tmp_path):
     assert sum(KEPT in note for note in result.notes) == 1
 
 
-def test_nothing_stops_a_run_of_which_nobody_can_tell(start, pairs, tmp_path):
+def test_a_run_that_cannot_be_compared_is_not_stopped_early(start, pairs, tmp_path):
     idle = {**TINY_RUN, "bi": {**TINY_RUN["bi"], "learning_rate": 1e-9, "epochs": 1}, "patience": 1}
     for supervised, cycles in ((False, 1), (True, 2)):
         out = tmp_path / str(supervised)

@@ -27,7 +27,7 @@ def changes(lab: Laboratory, folder: Path) -> list[Change]:
 
 
 def kills(lab: Laboratory, points: list[Change], *, seed: int, others: int, times: int) -> Iterator[Fault]:
-    """Yield kills before and after each write, before so many other changes, and at so many random times."""
+    """Yield kills before and after each write, before a number of other changes, and at random times."""
     writes = [point for point in points if point.is_write]
     for point in writes:
         yield _at_change(point, after=False)

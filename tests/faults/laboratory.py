@@ -105,7 +105,7 @@ def stages(folder: Path, *, times: bool = False) -> dict[str, Any]:
 
 
 def forked(work: Work, *, after: float | None = None) -> Ended:
-    """Do some work in a process of its own; kill it after so many seconds, if given."""
+    """Do some work in a process of its own; kill it after a number of seconds, if given."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

@@ -25,7 +25,7 @@ def can_mount() -> bool:
 
 @contextmanager
 def disk(folder: Path, *, size: int) -> Iterator[None]:
-    """Mount an empty disk of so many bytes for the time being."""
+    """Mount an empty disk of a given size inside this block."""
     folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=True)
     try:
@@ -107,7 +107,7 @@ def vanished(change: Change, *, comes_back: bool) -> Fault:
         problem = refusal(forked(work), f"{folder} has vanished", "the same command continues")
         if (folder / "manifest.json").exists():
             return problem or "went on in a new folder"
-        # What was being written when the folder went away may stand in its place.
+        # What was being written when the folder went away may be in its place.
         shutil.rmtree(folder, ignore_errors=True)
         if comes_back:
             away.rename(folder)
@@ -165,7 +165,7 @@ def altered_checkpoint(change: Change, *, how: str, seed: int) -> Fault:
     return Fault("damaged checkpoint", f"{how}, at change {change.number}", inject)
 
 
-def twins(change: Change) -> Fault:
+def both_copies(change: Change) -> Fault:
     """Start a second process on the folder of a run that is at work."""
 
     def inject(lab: Laboratory, folder: Path) -> Problem:
@@ -194,7 +194,7 @@ def changed(name: str, value: object) -> Fault:
 
 
 def storage_faults(points: list[Change], *, seed: int, each: int, files: list[str]) -> Iterator[Fault]:
-    """Yield faults of every kind, so many of each."""
+    """Yield a number of faults of every kind."""
     random = Random(f"{seed} storage")
     begun = [point for point in points if point.number > 12]
     trained = [point for point in points if point.is_write and Path(point.place).name in ("bi", "cross")]
@@ -203,7 +203,7 @@ def storage_faults(points: list[Change], *, seed: int, each: int, files: list[st
     if can_mount():
         yield from (read_only(point) for point in random.sample(begun, each))
     yield from (vanished(point, comes_back=number % 2 == 0) for number, point in enumerate(random.sample(begun, each)))
-    yield from (twins(point) for point in random.sample(begun, each))
+    yield from (both_copies(point) for point in random.sample(begun, each))
     for number in range(each):
         how = ("flipped", "cut", "emptied", "zeroed", "removed")[number % 5]
         yield altered_checkpoint(random.choice(trained), how=how, seed=seed + number)

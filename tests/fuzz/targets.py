@@ -171,7 +171,7 @@ def overrides(random: Random, _folder: Path) -> Surprise:
     def assignment() -> str:
         sound = f"{random.choice(keys)}={random.choice(_VALUES)}"
         noise = mutate(random, sound.encode()) if random.random() < 0.7 else sound.encode()
-        # Arguments reach a program without NULs, and bytes that are no UTF-8 as half surrogates.
+        # Arguments reach a program without NULs, and bytes that are not UTF-8 as half surrogates.
         return noise.replace(b"\0", b"").decode(errors="surrogateescape")
 
     given = [assignment() for _ in range(random.randint(1, 4))]

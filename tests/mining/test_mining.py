@@ -90,8 +90,8 @@ def test_parts_of_any_script_and_length(sentence):
 
 
 def test_rules_hold_when_the_text_is_squeezed(corpus):
-    twins = corpus[:30] + [f" {text.upper()}  " for text in corpus[:30]]
-    mined = mine(twins, pairs=120, mix=ALL_RANKS, max_per_sentence=11)
+    doubled = corpus[:30] + [f" {text.upper()}  " for text in corpus[:30]]
+    mined = mine(doubled, pairs=120, mix=ALL_RANKS, max_per_sentence=11)
     keys = [frozenset((first, second)) for first, second in rows(mined.pairs)]
     assert mined.sentences == 30
     assert len(set(keys)) == len(keys) == 120

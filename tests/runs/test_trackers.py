@@ -73,7 +73,7 @@ def test_a_killed_run_keeps_its_events_and_adds_to_them(again, run, tmp_path):
     assert not list(folder.rglob("*.training"))
 
 
-def test_lost_logs_are_nobodys_damage(again, run, tmp_path, caplog):
+def test_lost_logs_are_not_damage(again, run, tmp_path, caplog):
     folder = again(tmp_path / "run").folder
     for path in sorted((folder / "logs").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()

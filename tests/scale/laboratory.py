@@ -61,7 +61,7 @@ class Laboratory:
         return self.root / out
 
     def start(self, out: str, *more: str, ranks: int | None = None) -> "subprocess.Popen[str]":
-        """Start the command in a process of its own, or in so many ranks under torchrun."""
+        """Start the command in a process of its own, or in several ranks under torchrun."""
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "--no-python"]
         command = [sys.executable, "-c", "from trans_encoder.cli import main; main()"]
         arguments = ["train", *self.arguments, "--out", str(self.root / out), *more]
@@ -86,7 +86,7 @@ def labels(run: Path, kind: str) -> np.ndarray:
 
 
 def final_scores(run: Path) -> np.ndarray:
-    """Return what the trained bi-encoders say of the pairs."""
+    """Return the trained bi-encoders' scores of the pairs."""
     pairs = PairSet.open(run / "pairs.arrow")
     return np.concatenate([BiEncoder.load(folder).score(pairs) for folder in sorted(run.glob("cycle-1/*/bi"))])
 

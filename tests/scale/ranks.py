@@ -16,7 +16,7 @@ TRAINED = 1e-4
 
 
 def check_ranks(lab: Laboratory, reference: Path) -> list[str]:
-    """Run in two ranks; return how near the run is to that of one process."""
+    """Run in two ranks; return how close the result is to that of one process."""
     process = lab.start("ranks", ranks=2)
     output, errors = process.communicate()
     assert process.returncode == 0, errors

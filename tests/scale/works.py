@@ -8,7 +8,7 @@ from pathlib import Path
 from trans_encoder.errors import RunError
 
 LONG = 900
-"""Seconds that nobody waits for unless something is broken."""
+"""A timeout that is reached only if something is broken."""
 
 
 def sleep_or_fail(path: Path) -> None:

@@ -106,7 +106,7 @@ def _start_logging(debug: bool) -> None:
     root.handlers = [handler for handler in root.handlers if not isinstance(handler, _ConsoleHandler)]
     handler = _ConsoleHandler()
     handler.setFormatter(logging.Formatter("%(levelname)-8s %(name)s: %(message)s" if debug else "%(message)s"))
-    # Some libraries give themselves a level of their own, so that of the root does not keep them quiet.
+    # Some libraries set their own log level, so the root logger's does not silence them.
     handler.addFilter(lambda record: debug or record.levelno >= logging.ERROR or _is_ours(record))
     root.addHandler(handler)
     root.setLevel(logging.INFO if debug else logging.ERROR)

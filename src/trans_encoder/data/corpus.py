@@ -48,8 +48,8 @@ class Corpus:
     ) -> Self:
         """Read a file, a folder or a glob of JSONL, TSV, CSV, Parquet, or of text with a row on each line; also `.gz`.
 
-        `id` names the column of ids (by default `id` if there is one, else rows are numbered by line), `column` that of
-        the text. Bad rows raise DataError, or with `skip_bad` are left out and counted in `report`.
+        `id` names the column of ids (by default `id` if there is one, else rows are numbered by line), `column` the
+        column of the text. Bad rows raise DataError, or with `skip_bad` are left out and counted in `report`.
         """
         tally, files = Tally(str(path)), text_files(path)
         parts = [_read_file(file, tally, id_column=id, column=column, alone=len(files) == 1) for file in files]

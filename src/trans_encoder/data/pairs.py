@@ -248,7 +248,7 @@ class PairSet:
 
 
 def _keys(distinct: Distinct, *, ordered: bool = False) -> npt.NDArray[np.int64]:
-    """Return one number for each pair, the same for its swapped twin unless order counts."""
+    """Return one hash for each pair, the same for both orders unless order counts."""
     first, second = distinct.index.astype(np.int64).T
     if not ordered:
         first, second = np.minimum(first, second), np.maximum(first, second)

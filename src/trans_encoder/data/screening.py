@@ -31,7 +31,7 @@ class Rows(NamedTuple):
 
 
 def pair_rows(lines: Sequence[int], *columns: Any) -> Rows:
-    """Build rows from line numbers and three columns: sentence, sentence, score; a fourth is that of `OTHERS`."""
+    """Build rows from line numbers and three columns: sentence, sentence, score; a fourth holds `OTHERS`."""
     schema = (
         PAIR_SCHEMA if len(columns) == len(PAIR_SCHEMA) else PAIR_SCHEMA.append(pa.field(OTHERS, pa.large_string()))
     )
@@ -120,7 +120,7 @@ def _faults(batch: pa.RecordBatch, score_range: tuple[float, float] | None) -> I
 
 
 def text_faults(texts: pa.Array) -> Iterator[tuple[Mask, str]]:
-    """Yield, for each way in which a text can be unusable, which texts are so and what to say of them."""
+    """Yield, for each reason why a text can be unusable, which texts it applies to and the message."""
     size = pc.binary_length(texts)
     yield _mask(pc.is_null(texts)), "is missing"
     yield _mask(pc.or_(pc.equal(size, 0), pc.utf8_is_space(texts))), "is empty"

@@ -1,4 +1,4 @@
-"""One cycle of the method, and how its steps become stages of a run folder."""
+"""One cycle of the method, and its steps as stages of a run folder."""
 
 import hashlib
 from collections.abc import Iterable
@@ -78,7 +78,7 @@ class CycleStages:
     held_out: PairSet | None = None
     """Pairs that the judge keeps to itself."""
     teachers: tuple[Vote, ...] = ()
-    """Frozen teachers beside the team."""
+    """Frozen teachers."""
     _digests: dict[ModelRef, Any] = field(default_factory=dict)
     _history: list[HistoryLine] = field(default_factory=list)
 

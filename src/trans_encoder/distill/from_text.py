@@ -99,7 +99,7 @@ def is_begun(config: RunConfig, *, out: str | Path) -> bool:
 
 
 def _with_first_bi_encoders(config: RunConfig, layout: Layout) -> RunConfig:
-    """Return the configuration with members that embed sentences: their own models, or what stage 0 makes of them."""
+    """Return the configuration with members that embed sentences: their own models, or the results of stage 0."""
     members = (
         member
         if member.bi in KNOWN or is_sentence_encoder(member.bi)

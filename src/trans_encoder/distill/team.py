@@ -290,7 +290,7 @@ def is_hub_name(model: str) -> bool:
 
 
 def card_facts(model: str) -> dict[str, Any]:
-    """Return the facts at the head of a model's card, in a folder or on the hub; none if there is no such card."""
+    """Return the metadata of a model card, in a folder or on the hub; empty if there is none."""
     from huggingface_hub import hf_hub_download, metadata_load
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 

@@ -31,7 +31,7 @@ def epoch_batches(lengths: Integers, *, batch_size: int, seed: int, epoch: int, 
     """Cut one epoch into random batches; `by_length` makes each of a few runs of inputs of similar length.
 
     Inputs are sorted within large random windows, cut into runs, and the runs shuffled: a batch still holds short and
-    long inputs, each beside others of its length. Batches of one length each would pad no less, and teach worse.
+    long inputs, next to inputs of their length. Batches of a single length would save no more padding and teach less.
     """
     random = np.random.default_rng([seed, epoch])
     order = random.permutation(len(lengths))

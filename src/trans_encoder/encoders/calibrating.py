@@ -1,4 +1,4 @@
-"""Calibrate a cross-encoder's head to a scale of labels, so that training begins from what it knows.
+"""Calibrate a cross-encoder's head to a scale of labels, so that training starts from what it already knows.
 
 A re-ranker's logits may lie anywhere: ms-marco-MiniLM's are mostly below -5 or above 5. Trained on labels spread over
 (0, 1), it would first forget its order to get the scale right. An affine map of its logits keeps the order.

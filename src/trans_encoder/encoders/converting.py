@@ -1,4 +1,4 @@
-"""Older models whose weights are pickled only: converted once to safetensors, in a process of its own, and cached.
+"""Older models that have only pickled weights: converted once to safetensors, in a separate process, and cached.
 
 A pickle can run code when it is read, so torch reads it with `weights_only`, which builds tensors and plain containers
 and refuses everything else, and does so in another process without a network. The converted folder is named after the

@@ -6,7 +6,7 @@
 | mse (Eq. 3), log-cosh | cosine | probability: the logit's sigmoid | as they are |
 
 Labels are scores, so a loss that measures a distance must be given the student's score: fitted to the logit, a label of
-0.8 would come out as sigmoid(0.8) = 0.69 when the student labels in its turn.
+0.8 would become sigmoid(0.8) = 0.69 when the student labels.
 """
 
 from collections.abc import Callable

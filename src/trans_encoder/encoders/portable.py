@@ -1,4 +1,4 @@
-"""Saved folders that others read: sentence-transformers from 3.0 on, text-embeddings-inference, vLLM, llama.cpp.
+"""Saved folders that others can read: sentence-transformers from 3.0 on, text-embeddings-inference, vLLM, llama.cpp.
 
 sentence-transformers 6 reads the file layout of version 3, but no earlier version reads its own: module paths, the keys
 of the pooling and the tokenizer class have all been renamed. So a model is saved as version 6 does, then its JSON files

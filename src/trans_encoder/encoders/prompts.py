@@ -46,7 +46,7 @@ def choose_prompts(model: Any, given: Prompts, *, name: str) -> tuple[Prompt, Pr
 
 
 def prompt_features(model: Any, prompt: Prompt) -> dict[str, Any]:
-    """Return what a model must be told beside the tokens: the prompt's length, if it is not pooled, and the route."""
+    """Return the model's inputs besides the tokens: the prompt's length, if it is not pooled, and the route."""
     features: dict[str, Any] = {} if prompt.task is None else {"task": prompt.task}
     skips = any(isinstance(module, Pooling) and not module.include_prompt for module in model.modules())
     if prompt.text and skips:

@@ -15,7 +15,7 @@ class Scorer(Protocol):
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """Its name."""
 
     @property
     def kind(self) -> str:
@@ -27,7 +27,7 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True)
 class Together:
-    """Scores as its model does; where there are several ranks each scores a share, so all of them must ask."""
+    """Scores with its model. With several ranks each scores a share, so all of them must call it."""
 
     model: Scorer
 

@@ -59,7 +59,7 @@ class PairTokens:
     tokens: Tokens
     index: NDArray[np.int32]
     sides: NDArray[np.int8]
-    """Whose prompt each sentence has: that of the first (0) or the second (1) texts; 0 where there is but one."""
+    """Which prompt each sentence has: the first texts' (0) or the second texts' (1); 0 if there is only one."""
 
     def __len__(self) -> int:
         return len(self.index)

@@ -2,7 +2,7 @@
 
 A saved ensemble is a folder with its models and `ensemble.json`: for each model its weight and the quantiles of the
 scores that it gave to a sample of pairs. A score is looked up among the model's own quantiles, so that models with
-different ranges count alike, and a pair's score does not depend on the pairs beside it.
+different ranges count alike, and a pair's score does not depend on the other pairs.
 """
 
 import json
@@ -130,7 +130,7 @@ def ensemble_scores(encoders: Sequence[Scorer], pairs: PairSet) -> Scores:
 
 
 def all_pairs(tests: Mapping[str, TestSet]) -> PairSet:
-    """Return the pairs of all test sets in turn, so that a model scores them in one go."""
+    """Concatenate the pairs of all test sets, so that a model scores them in one call."""
     return reduce(PairSet.concat, (test.pairs for test in tests.values()))
 
 

@@ -1,4 +1,4 @@
-"""Flips: texts that one small change makes mean something else, each beside a paraphrase that still means the same.
+"""Flips: texts whose meaning one small change alters, each with a paraphrase that keeps it.
 
 The rules are for English. A rule that finds nothing to change in a text makes no case of it, so that every case is a
 real change of meaning; how many each rule made is told with the figures.

@@ -1,4 +1,4 @@
-"""The flip test: whether a model sees that a small change made a text mean something else."""
+"""The flip test: whether a model notices that a small change altered the meaning of a text."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass

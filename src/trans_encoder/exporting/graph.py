@@ -20,7 +20,7 @@ _TOLERANCE = 1e-4
 
 
 def describe(encoder: Encoder) -> dict[str, Any]:
-    """Return what has to be known, beside the tokenizer, to use the graph of an encoder."""
+    """Return what is needed, besides the tokenizer, to use the graph of an encoder."""
     model: Any = encoder.model
     note = {
         "kind": encoder.kind,

@@ -168,7 +168,7 @@ class PackedTraining(TrainingSession):
         return self.outputs(groups) if self.agreed else PlainRunner.__call__(self._runner, groups)
 
     def prepare(self, inputs: Inputs) -> None:
-        """Make ready for batches such as this first one."""
+        """Prepare for batches such as this first one."""
 
     def outputs(self, groups: Sequence[Inputs]) -> Tensor:
         """Return the outputs of all groups, computed the fast way."""
@@ -207,7 +207,7 @@ class ThreadedTraining(PackedTraining):
         return clip_gradients(weights, most, self._lanes.share_out)
 
     def prepare(self, inputs: Inputs) -> None:
-        """Find out by experiment what the model draws in training, and whether streams can stand in for it."""
+        """Find out by experiment whether the model draws random numbers in training, and streams can replace them."""
         runner, some = self._runner, first_inputs(inputs)
 
         def run(stream: Callable[[], AbstractContextManager[Any]]) -> Tensor:

@@ -1,4 +1,4 @@
-"""How like each other the two texts of a mined pair are: the bands and the mix of them."""
+"""How similar the two texts of a mined pair are: bands of similarity, and the mix of them."""
 
 from typing import Literal, get_args
 

@@ -1,4 +1,4 @@
-"""Taking pairs in under the rules: none twice, no sentence overused, each band its share."""
+"""Collecting pairs: none twice, no sentence overused, each band its share."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""From a question to a number: make the models it is about, or find them made, and measure them."""
+"""From a question to a number: train the models it is about, unless they exist, and measure them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

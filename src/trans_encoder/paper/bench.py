@@ -1,4 +1,4 @@
-"""Where studies make their models: each run once, in a folder named by all that decides it."""
+"""Models of the studies: each run is done once, in a folder named after everything that determines it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

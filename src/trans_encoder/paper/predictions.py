@@ -34,7 +34,7 @@ class Predictions:
         return {name: measure(parts[name], test) for name, test in tests.items()}
 
     def _scores(self, model: ModelRef, tests: Mapping[str, TestSet]) -> Scores:
-        """Return the model's score of each pair of all test sets in turn."""
+        """Return the model's scores of the pairs of all test sets, concatenated."""
         asked = digest([test.pairs.hash for test in tests.values()])
         if (model, asked) not in self._known:
             settings = [model.kind, model.max_tokens, model.pooling, model.fingerprint()]

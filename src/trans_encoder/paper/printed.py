@@ -33,7 +33,7 @@ def hub_names(models: Sequence[str], *, large: bool) -> list[str]:
 
 
 def find_reference(table: str | None, *, model: str, large: bool) -> str | None:
-    """Choose the paper's model beside which a model is shown: itself if the paper has it, else BERT of its size."""
+    """Choose the paper's model to compare a model with: itself if the paper has it, else BERT of its size."""
     rows: dict[str, Any] = paper_tables()[table]["rows"] if table else {}
     size = "large" if large else "base"
     itself = [name for name, hub in paper_models().items() if hub == model]
@@ -41,7 +41,7 @@ def find_reference(table: str | None, *, model: str, large: bool) -> str | None:
 
 
 def find_team_reference(table: str | None, *, large: bool) -> str | None:
-    """Choose the paper's rows beside which a team is shown."""
+    """Choose the paper's rows to compare a team with."""
     size = "large" if large else "base"
     return _first([f"{size} ensemble", f"{size} models"], paper_tables()[table]["rows"] if table else {})
 

@@ -1,4 +1,4 @@
-"""What a study is: rows and columns that each say a part of what a cell asks for. No study has code of its own."""
+"""What a study is: rows and columns, each of which sets part of what a cell measures. No study has code of its own."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The outcome of a study: our figures with the paper's beside them, as Markdown and as plain values."""
+"""The outcome of a study: our figures and the paper's, as Markdown and as plain values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """One row: of which model, or of all together, beside which of the paper's."""
+    """One row: a model, or all of them, and the paper's row it is compared with."""
 
     model: str
     label: str

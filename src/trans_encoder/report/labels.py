@@ -1,4 +1,4 @@
-"""What the label files of a run say: distributions, agreement, and the pairs that teacher and student see differently.
+"""Statistics of a run's label files: distributions, agreement, and the pairs on which teacher and student differ.
 
 Label files may hold millions of pairs. Scores are read one column at a time (four bytes a pair); texts only for the few
 pairs that are shown.
@@ -52,7 +52,7 @@ class LabelFile:
 
     @property
     def teachers(self) -> list[str]:
-        """Return the names of all that made these labels: members, and frozen teachers beside them."""
+        """Return the names of all labellers: members and frozen teachers."""
         return list(self.provenance["teachers"])
 
     @property

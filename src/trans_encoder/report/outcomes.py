@@ -1,4 +1,4 @@
-"""Scores on test sets beside their gold, saved in the run folder: what the report's before and after is made from."""
+"""Scores on test sets with their gold, saved in the run folder, for the report's comparison before and after."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Did it help: before and after on every test set, and the sentence that says so."""
+"""Whether it helped: before and after on every test set, and a sentence about it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Everything that the page says about one run."""
+"""Everything that the page shows about one run."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ class Stage:
 
     @property
     def kind(self) -> str:
-        """The kind of encoder at work, if it can be told."""
+        """The kind of encoder at work, if it is known."""
         return next((kind for kind in ("cross", "bi") if kind in re.split(r"[/.-]", self.name)), "start")
 
 

@@ -1,4 +1,4 @@
-"""What is refused before a request is read: strangers, other origins, bodies that are too large or too slow."""
+"""Requests that are refused before they are read: no token, another origin, bodies that are too large or too slow."""
 
 import asyncio
 import hmac

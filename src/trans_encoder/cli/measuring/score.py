@@ -1,4 +1,4 @@
-"""`trans-encoder score` and `label`: what models say of pairs, for you to use and for students to learn from."""
+"""`trans-encoder score` and `label`: models' scores of pairs, as a result or as labels for a student."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""Judges score encoders, with labels or without, and decide whether a model is better than the start it came from."""
+"""Judges rate encoders, with labels or without, and decide whether a model is better than its start."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ class Comparison(NamedTuple):
     kept: float | None
     """The judge's score of the kept model."""
     agreement: float | None
-    """Of the kept model with its teachers, if there are no labels."""
+    """Agreement of the kept model with its teachers, if there are no labels."""
     supervised: bool
     """Whether the start may have been trained on labels."""
 
@@ -225,7 +225,7 @@ _FEWEST_TRAINED = 2
 
 
 class Split(NamedTuple):
-    """Pairs to train on and pairs to judge by."""
+    """Pairs to train on and pairs to validate with."""
 
     training: PairSet
     held_out: PairSet

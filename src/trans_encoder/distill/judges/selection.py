@@ -1,4 +1,4 @@
-"""Choosing among what the cycles made, and telling without labels whether a student is better than its start.
+"""Choice among the cycles' models, and a test without labels of whether a student is better than its start.
 
 The judge by views (`weigh_views`) rests on scorers that do not come from the start: other members' starts and frozen
 teachers. A one-factor model of the start and these views estimates, without labels, how closely each follows what they

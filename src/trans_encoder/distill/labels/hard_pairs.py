@@ -1,4 +1,4 @@
-"""Hard pairs: sentences of the training pairs against flips of them, which models take for the same.
+"""Hard pairs: training sentences and flips of them, which models tend to score as the same.
 
 Teachers that are blind to a negation label such pairs high, so the labels here do not come from them. They are laid on
 the teachers' scale: a flip gets a middling label, as people rate it (the subject is the same, the statement is not),

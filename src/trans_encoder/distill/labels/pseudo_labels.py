@@ -135,7 +135,7 @@ def _scored(vote: Vote, pairs: PairSet, *, beside: Mapping[str, Scores], place: 
 
 
 def on_scale_of(labels: PseudoLabels, own: Scores) -> PseudoLabels:
-    """Lay labels on a student's own scale: that of the scores which its start gave to the same pairs."""
+    """Map labels to a student's own scale: the scores that its start gave to the same pairs."""
     return replace(labels, scores=laid_on(labels.scores, own, scale=labels.provenance.get("scale", "none")))
 
 

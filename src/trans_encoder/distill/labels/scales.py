@@ -1,4 +1,4 @@
-"""Bring teachers' scores to one scale before they are averaged, and lay the average on a student's own scale.
+"""Bring teachers' scores to one scale before they are averaged, and map the mean to a student's own scale.
 
 Encoders use different parts of the range: for two unrelated sentences all-MiniLM-L6-v2 gives about 0.05, bge-small 0.30
 and e5-small 0.73. A plain mean of such scores follows whoever spreads most. `rank` keeps only the order that each
@@ -93,7 +93,7 @@ def aligned(columns: Mapping[str, Scores], *, scale: Scale, weights: Mapping[str
 
 
 def laid_on(labels: Scores, reference: Scores, *, scale: Scale) -> Scores:
-    """Lay combined labels on the scale of a student: that of the scores which it gave to the same pairs itself.
+    """Map combined labels to a student's scale: the scores that it gave to the same pairs itself.
 
     A student that keeps its own scale moves only where the teachers order pairs differently.
     """

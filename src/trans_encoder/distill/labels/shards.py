@@ -1,4 +1,4 @@
-"""Labelling by shards: runs of pairs that are labelled on their own, by whichever process is free, and put together.
+"""Labelling in shards: blocks of pairs that any free process labels, concatenated afterwards.
 
 Shards are cut by the number of pairs alone, so that labels are the same whoever made them. Each is written as soon as
 it is done; a stopped run makes those that are missing.

@@ -1,4 +1,4 @@
-"""Teachers beside the team: frozen scorers that take part in every labelling and are never trained.
+"""Frozen teachers: scorers that take part in every labelling and are never trained.
 
 A teacher is a small object that can be sent to another process: it holds references and loads what it needs when it is
 asked. Encoders and re-rankers are `ModelRef`s; the others are here.
@@ -278,7 +278,7 @@ def _teacher(teacher: TeacherConfig, config: RunConfig, team: Team, functions: M
             raise ConfigurationError(f"teacher {spec} does not exist; give a file with two texts and a score in a row")
         return ScoreFile(name, Path(spec))
     source = checked_name(spec.removeprefix(f"{TOKENS}:"), trust_remote_code=config.trust_remote_code)
-    # Teachers read whole texts: their own length, not that of the students.
+    # Teachers read whole texts, at their own length rather than the students'.
     model = replace(team[0].start, name=name, source=source, pooling=None, prompts=None, max_tokens=None)
     if spec.startswith(f"{TOKENS}:"):
         return TokenTeacher(name, model)

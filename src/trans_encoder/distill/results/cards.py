@@ -1,4 +1,4 @@
-"""Model cards: how a chosen model was made, in Markdown with every value escaped."""
+"""Model cards: how a chosen model was made, as Markdown with escaped values."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The end of a run: choose among the cycles, put the chosen models in their place, and say whether it helped."""
+"""The end of a run: choose among the cycles, save the chosen models, and report whether it helped."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -318,7 +318,7 @@ def _hard(layout: Layout, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> 
     """Say how many rule-made pairs the cross-encoders learnt, which are the same for all members of a cycle."""
     places = [layout.student(cycle, team[0].name, "cross") for cycle in range(1, cycles + 1) if "cross" in kinds]
     return [
-        f"cycle {one.cycle}: the cross-encoders learnt {one.hard:,} rule-made pairs beside {one.labels:,}"
+        f"cycle {one.cycle}: the cross-encoders learnt {one.hard:,} rule-made pairs in addition to {one.labels:,}"
         for one in (read_record(TrainingRecord, training_record(place)) for place in places)
         if one.hard
     ]
@@ -340,7 +340,7 @@ def _outside(layout: Layout, team: Team, *, cycles: int, kinds: Sequence[Kind]) 
 
 
 def _unlearnt(layout: Layout, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:
-    """Say which students did not learn what they were taught, and are not taken for better than the start."""
+    """Name the students that did not learn their labels, and therefore do not count as better than the start."""
     return [
         f"cycle {candidate.cycle}: the {kind}-encoder of {member.name} has not learnt its teachers' order of pairs "
         f"(agreement {candidate.agreement:.2f} on held-out pairs, {LEARNT:g} wanted)"

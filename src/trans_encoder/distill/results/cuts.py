@@ -1,4 +1,4 @@
-"""What a run cut of its texts, read back from the records of its trainings."""
+"""How many texts a run truncated, from the records of its trainings."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

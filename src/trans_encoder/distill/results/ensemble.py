@@ -1,4 +1,4 @@
-"""The team of a finished run as one saved scorer, for work in batches where quality counts more than time."""
+"""The team of a finished run as one saved scorer, for batch work where quality matters more than time."""
 
 from pathlib import Path
 

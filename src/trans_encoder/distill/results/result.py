@@ -1,4 +1,4 @@
-"""What a run gave: the chosen models, their scores beside the start's, and whether it helped."""
+"""The result of a run: the chosen models, their scores and the start's, and whether it helped."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ class Result:
 
     folder: Path
     metric: str | None
-    """What the scores are: the dev set's metric, or the label-free score; None if nothing was judged."""
+    """What the scores are: the dev set's metric, or the label-free score; None without validation."""
     cycles: int
     """How many cycles were run: fewer than asked for if they stopped gaining anything."""
     members: Mapping[str, MemberResult]
     ensemble: Mapping[str, float]
-    """Scores of the team's mean predictions: start, bi and cross; empty for a team of one, or if nothing was judged."""
+    """Scores of the team's mean predictions: start, bi and cross; empty for a team of one or without validation."""
     helped: Mapping[str, bool | None]
     """For each kind, whether the members are better on average than their starts; None if that is not known."""
     summary: str
@@ -52,12 +52,12 @@ class Result:
 
     @property
     def bi(self) -> BiEncoder:
-        """The bi-encoder with the best score; if nothing was judged, the first member's."""
+        """The bi-encoder with the best score; without validation, the first member's."""
         return cast(BiEncoder, self._load(self.members[self._best("bi")].bi))
 
     @property
     def cross(self) -> CrossEncoder:
-        """The cross-encoder with the best score; if nothing was judged, the first member's."""
+        """The cross-encoder with the best score; without validation, the first member's."""
         if not any(member.cross for member in self.members.values()):
             raise RunError("this run trained no cross-encoder: its formulation was bi (standard self-distillation)")
         return cast(CrossEncoder, self._load(cast(Chosen, self.members[self._best("cross")].cross)))
@@ -74,7 +74,7 @@ class Result:
         return max(scores, key=lambda name: float("-inf") if scores[name] is None else cast(float, scores[name]))
 
     def _load(self, chosen: Chosen) -> BiEncoder | CrossEncoder:
-        """Load a model once, where and as the run was told to."""
+        """Load a model once, with the run's device and settings."""
         if chosen.folder not in self._loaded:
             self._loaded[chosen.folder] = load_encoder(self.folder / chosen.folder, **self._settings)
         return self._loaded[chosen.folder]
