@@ -23,6 +23,7 @@ from trans_encoder.answers.retrieval import Candidates, Embedded, Embedder, crow
 from trans_encoder.data import ID, PairSet
 from trans_encoder.encoders import CrossEncoder, Encoder
 from trans_encoder.errors import ConfigurationError
+from trans_encoder.evaluation.ensembles import mean_scores
 
 _SCALE_PAIRS = 256
 
@@ -61,7 +62,7 @@ def score_candidates(
     if crosses and len(candidates):
         opinions = [cross_scores(rows, candidates.left, candidates.right, cross) for cross in crosses]
         scales = [_cross_scale(rows, cross, rng=np.random.default_rng(seed)) for cross in crosses]
-        scores = np.mean(opinions, axis=0, dtype=np.float32)
+        scores = mean_scores(opinions)
         second = np.mean([scale(logit(one)) for scale, one in zip(scales, opinions, strict=True)], axis=0)
         # The mean of both kinds, each on its own scale, is better than either, as a team's is.
         part = (part + second) / 2

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from trans_encoder.data import PairSet, Scores, TestSet
 from trans_encoder.encoders import Encoder, Scorer, Together, fingerprint, load_encoder
@@ -116,7 +117,7 @@ def _both_orders(encoder: Encoder, pairs: PairSet, *, both: bool) -> Scores:
     return mean_scores([scores, encoder.score(pairs.swapped())]) if both else scores
 
 
-def mean_scores(scores: Sequence[Scores]) -> Scores:
+def mean_scores(scores: Sequence[npt.NDArray[np.floating]]) -> Scores:
     """Return the mean of several scorers' scores of the same pairs, added up in double precision."""
     total = np.zeros(len(scores[0]), dtype=np.float64)
     for each in scores:

@@ -10,6 +10,7 @@ from trans_encoder.config import MemberConfig
 from trans_encoder.distill.labels import PseudoLabels
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders.losses import logit_gradients
+from trans_encoder.evaluation.ensembles import mean_scores
 from trans_encoder.evaluation.metrics import spearman
 from trans_encoder.paper.bench import Bench
 from trans_encoder.paper.predictions import Predictions
@@ -77,12 +78,12 @@ class Examiner:
         """Return how closely the first cross-encoders follow the labels that they learnt from, over all pairs."""
         labels, learnt = (PseudoLabels.open(each.path) for each in folder.layout.label_files()[:2])
         # Not `learnt.scores`: anchored, they would be the labels themselves in part.
-        return spearman(np.mean(list(learnt.by_teacher.values()), axis=0), labels.scores)
+        return spearman(mean_scores(list(learnt.by_teacher.values())), labels.scores)
 
     def _gradient(self, folder: Run, *, fifth: int | None) -> float:
         """Return the mean absolute gradient, x100, that the loss leaves on the logits of the first cross-encoders."""
         labels, learnt = (PseudoLabels.open(each.path) for each in folder.layout.label_files()[:2])
-        scores = np.mean(list(learnt.by_teacher.values()), axis=0)
+        scores = mean_scores(list(learnt.by_teacher.values()))
         left = np.abs(logit_gradients(folder.config["cross"]["loss"], scores, labels.scores))
         by_label = np.array_split(left[np.argsort(labels.scores, kind="stable")], 5)
         return 100 * float((left if fifth is None else by_label[fifth]).mean())

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from scipy.stats import rankdata, spearmanr
 
 from trans_encoder.data import Scores
+from trans_encoder.evaluation.ensembles import mean_scores
 
 Rows = npt.NDArray[np.int64]
 _TEXTS = ["sentence1", "sentence2"]
@@ -63,7 +64,7 @@ class LabelFile:
 
     def opinion(self) -> Scores:
         """Return the mean of the members' own scores, without any weighting that went into the labels."""
-        return np.asarray(np.mean([self.column(member) for member in self.members], axis=0), dtype=np.float32)
+        return mean_scores([self.column(member) for member in self.members])
 
     def same_pairs(self, other: "LabelFile") -> bool:
         """Return whether another file labels the same pairs in the same order."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trans_encoder.errors import DataError
+from trans_encoder.evaluation.ensembles import mean_scores
 from trans_encoder.evaluation.metrics import auc, spearman
 from trans_encoder.files import atomic_file
 from trans_encoder.report.intervals import Array, bootstrap
@@ -104,4 +105,4 @@ def _team(scores: Mapping[ModelKey, Array]) -> dict[ModelKey, Array]:
     groups: dict[ModelKey, list[Array]] = {}
     for key, values in scores.items():
         groups.setdefault(ModelKey(key.moment, TEAM, key.kind), []).append(values)
-    return {key: np.mean(values, axis=0) for key, values in groups.items() if len(values) > 1}
+    return {key: mean_scores(values).astype(np.float64) for key, values in groups.items() if len(values) > 1}
