@@ -196,13 +196,19 @@ def show(result: dict[str, Any]) -> None:
     )
 
 
-def main() -> None:
-    """Run the benchmark from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser_of(description: str | None, *, pairs: int) -> argparse.ArgumentParser:
+    """Return a parser of what every timing of a cycle takes."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="a bi-encoder: folder or hub name")
     parser.add_argument("--data-dir", required=True, help="folder of tasks in the plain format")
-    parser.add_argument("--pairs", type=int, default=8000, help="pairs of the STS pool (default: 8000)")
+    parser.add_argument("--pairs", type=int, default=pairs, help="pairs of the STS pool (default: %(default)s)")
     parser.add_argument("--bi-epochs", type=int, default=3, help="epochs of bi training (default: 3, as preset small)")
+    return parser
+
+
+def main() -> None:
+    """Run the benchmark from the command line."""
+    parser = parser_of(__doc__, pairs=8000)
     parser.add_argument("--seeds", type=int, default=1, help="cycles with different seeds (default: 1)")
     parser.add_argument("--growth", default="1000,4000,16000", help="numbers of pairs to time; empty: none")
     parser.add_argument("--json", type=Path, default=Path("cycle.json"), help="where the numbers go")

@@ -6,7 +6,6 @@ A part earns its place with 5 % of a whole cycle. The order of the variants rota
 packs through transformers' `AttentionInterface`: layers run as they are, and only attention separates the inputs.
 """
 
-import argparse
 import json
 import statistics
 from collections.abc import Iterator
@@ -80,11 +79,7 @@ def one_cycle(model: str, pairs: PairSet, *, bi_epochs: int) -> dict[str, float]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="a bi-encoder: folder or hub name")
-    parser.add_argument("--data-dir", required=True, help="folder of tasks in the plain format")
-    parser.add_argument("--pairs", type=int, default=2000, help="pairs of the STS pool (default: 2000)")
-    parser.add_argument("--bi-epochs", type=int, default=3, help="epochs of bi training (default: 3, as preset small)")
+    parser = cycle.parser_of(__doc__, pairs=2000)
     parser.add_argument("--rounds", type=int, default=3, help="cycles of each variant (default: 3)")
     arguments = parser.parse_args()
     transformers.utils.logging.set_verbosity_error()

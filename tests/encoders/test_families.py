@@ -1,5 +1,7 @@
 """Encoders of every family can be members, and plain sentence-transformers scores as we do."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import sentence_transformers
@@ -14,6 +16,11 @@ from trans_encoder.encoders.training import TrainingOptions, train
 PLANS = {
     "bi": TrainingPlan(loss="mse", batch_size=8, epochs=1, learning_rate=1e-3, max_tokens=32),
     "cross": TrainingPlan(loss="bce", batch_size=8, epochs=1, learning_rate=1e-3, max_tokens=48),
+}
+
+LOADERS = {
+    "bi": partial(BiEncoder.load, pooling="mean", max_tokens=32),
+    "cross": partial(CrossEncoder.load, max_tokens=48, seed=7),
 }
 
 
@@ -31,36 +38,28 @@ def texts(pairs):
     return pairs.sentence1.to_pylist(), pairs.sentence2.to_pylist()
 
 
-def test_a_bi_encoder_of_every_family(plm, dev, tmp_path):
-    student = BiEncoder.load(plm, pooling="mean", max_tokens=32)
+def plain_scores(kind, folder, pairs):
+    """Score pairs with sentence-transformers alone."""
+    if kind == "cross":
+        model = sentence_transformers.CrossEncoder(str(folder), device="cpu")
+        return model.predict(list(zip(*texts(pairs), strict=True)))
+    model = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+    left, right = (model.encode(side, convert_to_tensor=True) for side in texts(pairs))
+    return torch.nn.functional.cosine_similarity(left, right).numpy()
+
+
+@pytest.mark.parametrize("kind", LOADERS)
+def test_an_encoder_of_every_family_learns_and_is_saved_for_sentence_transformers(kind, plm, dev, tmp_path):
+    student = LOADERS[kind](plm)
     before = student.score(dev)
     trained = one_step(student, dev.take(range(24)), tmp_path / "work")
     after = trained.score(dev)
     assert np.abs(after - before).max() > 1e-4, "a step changed nothing"
 
-    trained.save(tmp_path / "bi")
-    plain = sentence_transformers.SentenceTransformer(str(tmp_path / "bi"), device="cpu")
-    left, right = (plain.encode(side, convert_to_tensor=True) for side in texts(dev))
-    cosines = torch.nn.functional.cosine_similarity(left, right).numpy()
-    np.testing.assert_allclose(cosines, after, atol=1e-5)
-    reloaded = load_encoder(tmp_path / "bi")
-    assert reloaded.kind == "bi"
-    np.testing.assert_allclose(reloaded.score(dev), after, atol=1e-6)
-
-
-def test_a_cross_encoder_of_every_family(plm, dev, tmp_path):
-    student = CrossEncoder.load(plm, max_tokens=48, seed=7)
-    before = student.score(dev)
-    trained = one_step(student, dev.take(range(24)), tmp_path / "work")
-    after = trained.score(dev)
-    assert np.abs(after - before).max() > 1e-4, "a step changed nothing"
-
-    trained.save(tmp_path / "cross")
-    plain = sentence_transformers.CrossEncoder(str(tmp_path / "cross"), device="cpu")
-    probabilities = plain.predict(list(zip(*texts(dev), strict=True)))
-    np.testing.assert_allclose(probabilities, after, atol=1e-5)
-    reloaded = load_encoder(tmp_path / "cross")
-    assert reloaded.kind == "cross"
+    trained.save(tmp_path / kind)
+    np.testing.assert_allclose(plain_scores(kind, tmp_path / kind, dev), after, atol=1e-5)
+    reloaded = load_encoder(tmp_path / kind)
+    assert reloaded.kind == kind
     np.testing.assert_allclose(reloaded.score(dev), after, atol=1e-6)
 
 

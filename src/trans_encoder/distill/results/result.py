@@ -1,33 +1,21 @@
 """The result of a run: the chosen models, their scores and the start's, and whether it helped."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, cast
 
+from pydantic import PrivateAttr
+
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Kind, best_device, load_encoder
 from trans_encoder.errors import RunError
-from trans_encoder.runs import Chosen, Layout, MemberResult, ResultRecord, Run, read_record
+from trans_encoder.runs import Chosen, Layout, ResultRecord, Run, read_record
 
 
-@dataclass(frozen=True)
-class Result:
-    """A finished run; models are loaded when they are asked for."""
+class Result(ResultRecord):
+    """A finished run: its record, and the models, which are loaded when they are asked for."""
 
     folder: Path
-    metric: str | None
-    """What the scores are: the dev set's metric, or the label-free score; None without validation."""
-    cycles: int
-    """How many cycles were run: fewer than asked for if they stopped gaining anything."""
-    members: Mapping[str, MemberResult]
-    ensemble: Mapping[str, float]
-    """Scores of the team's mean predictions: start, bi and cross; empty for a team of one or without validation."""
-    helped: Mapping[str, bool | None]
-    """For each kind, whether the members are better on average than their starts; None if that is not known."""
-    summary: str
-    notes: tuple[str, ...] = field(default=())
-    _loaded: dict[str, BiEncoder | CrossEncoder] = field(default_factory=dict, repr=False, compare=False)
+    _loaded: dict[str, BiEncoder | CrossEncoder] = PrivateAttr(default_factory=dict)
 
     @classmethod
     def open(cls, folder: str | Path) -> Self:
