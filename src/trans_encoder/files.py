@@ -55,6 +55,7 @@ def atomic_file(path: Path, *, make_parents: bool = True) -> Iterator[Path]:
     temporary = path.with_name(path.name + PARTIAL)
     try:
         yield temporary
+        # Content before name: after a crash the renamed file could be there and empty. The folder holds the name.
         _sync(temporary)
         _rename(temporary, path)
         _sync(path.parent)
@@ -84,6 +85,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def _put_in_place(new: Path, path: Path) -> None:
+    # A folder that is not empty cannot be replaced by one rename. A kill between the two leaves the old one under its
+    # other name and no result, so the stage is done again.
     old = path.with_name(path.name + _REPLACED)
     if path.is_dir():
         shutil.rmtree(old, ignore_errors=True)

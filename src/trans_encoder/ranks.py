@@ -52,6 +52,7 @@ def from_first_rank(decide: Callable[[], T]) -> T:
         return decide()
     import torch.distributed as dist
 
+    # An error of rank 0 here ends its process, and the others notice that instead of waiting for an answer.
     answer: list[Any] = [decide() if is_first_rank() else None]
     with peers_alive():
         dist.broadcast_object_list(answer, src=0, group=_group())
@@ -87,6 +88,7 @@ def shared_out(work: Callable[[slice], NDArray[Any]], *, count: int) -> NDArray[
     """Let each rank do its rows of `count`; return all rows, in order."""
     if world_size() == 1:
         return work(slice(0, count))
+    # Contiguous shares: concatenated in order of the ranks, they are in order of the rows.
     bounds = np.linspace(0, count, world_size() + 1).astype(int)
     start, stop = bounds[rank() : rank() + 2]
     return np.concatenate(
@@ -105,6 +107,7 @@ def _group() -> "ProcessGroup":
     with peers_alive():
         if not dist.is_initialized():
             dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=_PATIENCE)
+        # Small messages go over the CPU, whatever backend the gradients use.
         group: ProcessGroup = dist.new_group(backend="gloo", timeout=_PATIENCE)
     return group
 
@@ -119,7 +122,7 @@ def joined_ranks() -> Iterator[None]:
 
     _group()
     yield
-    from_all_ranks(None)
+    from_all_ranks(None)  # a rank that left early would look lost to those still at work
     dist.destroy_process_group()
     _group.cache_clear()
 

@@ -83,6 +83,7 @@ class PlainRunner:
 
 def split_by_length(lengths: Lengths, *, at_least: int = 1) -> list[NDArray[np.intp]]:
     """Split the inputs of a batch into few groups of similar length, where that saves enough padding."""
+    # Few large passes are faster than many small ones, so split only until little padding is left.
     order = np.argsort(lengths, kind="stable")
     useful = int(lengths.sum())
     for parts in (at_least, *(parts for parts in (2, 4, 8) if parts > at_least)):

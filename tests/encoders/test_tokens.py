@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, CanineTokenizer
 from conftest import FAMILIES
 from trans_encoder.encoders import tokens
 from trans_encoder.encoders.batching import assemble, budget_batches, epoch_batches
-from trans_encoder.encoders.tokens import Layout, PairTokeniser, longest_first, tokenise
+from trans_encoder.encoders.tokens import PairTokeniser, SpecialTokens, longest_first, tokenise
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.runner import split_by_length
 
@@ -27,7 +27,7 @@ def test_inputs_equal_the_tokenizers_own(tiny_model, pairs, family, max_tokens):
     second[0] = "boat"
     first[1] = " ".join(first)
     tokens = [tokenise(tokenizer, pa.array(texts), max_tokens=512) for texts in (first, second)]
-    single, pair = Layout.of(tokenizer, texts=1), Layout.of(tokenizer, texts=2)
+    single, pair = SpecialTokens.of(tokenizer, texts=1), SpecialTokens.of(tokenizer, texts=2)
     cut = longest_first(tokens[0].lengths, tokens[1].lengths, limit=max_tokens - pair.extra)
     ours = [
         assemble([[tokens[0][i][: max_tokens - single.extra]] for i in range(20)], single),
@@ -70,14 +70,14 @@ def test_what_is_remembered_is_bounded_in_bytes(bert, pairs, monkeypatch):
 
 def test_a_tokenizer_written_in_python_is_refused_with_what_to_do():
     with pytest.raises(ConfigurationError, match="CanineTokenizer is written in Python; expected a fast one"):
-        Layout.of(CanineTokenizer(), texts=1)
+        SpecialTokens.of(CanineTokenizer(), texts=1)
 
 
 def test_a_tokenizer_without_padding_is_refused_with_what_to_do(bert):
     tokenizer = AutoTokenizer.from_pretrained(bert)
     tokenizer.pad_token = None
     with pytest.raises(ConfigurationError, match=r"has no padding token.*tokenizer\.pad_token = "):
-        Layout.of(tokenizer, texts=2)
+        SpecialTokens.of(tokenizer, texts=2)
 
 
 @given(LENGTHS, st.integers(16, 512))

@@ -79,6 +79,7 @@ class CycleStages:
     """Pairs that the judge keeps to itself."""
     teachers: tuple[Vote, ...] = ()
     """Frozen teachers."""
+    # Hashing a model reads all of its weights, and every stage asks for those of its teachers.
     _digests: dict[ModelRef, Any] = field(default_factory=dict)
     _history: list[HistoryLine] = field(default_factory=list)
 

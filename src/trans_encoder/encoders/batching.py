@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trans_encoder.encoders.tokens import Integers, Layout
+from trans_encoder.encoders.tokens import Integers, SpecialTokens
 from trans_encoder.runner import Inputs
 
 BATCH_TOKENS = {"cpu": 2048, "mps": 8192, "cuda": 65536}
@@ -50,7 +50,7 @@ def epoch_batches(lengths: Integers, *, batch_size: int, seed: int, epoch: int, 
     return np.split(order, range(batch_size, len(order), batch_size))
 
 
-def assemble(texts: Sequence[Sequence[NDArray[np.int32]]], layout: Layout) -> Inputs:
+def assemble(texts: Sequence[Sequence[NDArray[np.int32]]], layout: SpecialTokens) -> Inputs:
     """Put special tokens around the texts of each input and pad to the longest: the encoder's input tensors."""
     rows = np.arange(len(texts))
     lengths = np.array([[len(part) for part in parts] for parts in texts]).reshape(-1, len(layout.text_types))

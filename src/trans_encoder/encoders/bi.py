@@ -32,7 +32,7 @@ from trans_encoder.encoders.loading import (
 )
 from trans_encoder.encoders.prompts import Prompts, choose_prompts, prompt_features
 from trans_encoder.encoders.runners import runner_for
-from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, Tokens
+from trans_encoder.encoders.tokens import Integers, PairTokeniser, PairTokens, SpecialTokens, Tokens
 from trans_encoder.progress import progress
 from trans_encoder.runner import Inputs
 
@@ -59,7 +59,7 @@ class BiEncoder(Loaded):
         self.prompts = choose_prompts(model, prompts, name=name)
         self._features = [prompt_features(model, prompt) for prompt in self.prompts]
         self.tokeniser = PairTokeniser(model.tokenizer, prompts=(self.prompts[0].text, self.prompts[1].text))
-        self.layout = Layout.of(model.tokenizer, texts=1)
+        self.layout = SpecialTokens.of(model.tokenizer, texts=1)
         self.runner = runner_for(model, _embeddings, fast)
 
     @classmethod

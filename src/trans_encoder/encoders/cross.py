@@ -21,7 +21,7 @@ from trans_encoder.encoders.loading import (
     inference,
 )
 from trans_encoder.encoders.runners import runner_for
-from trans_encoder.encoders.tokens import Integers, Layout, PairTokeniser, PairTokens, longest_first
+from trans_encoder.encoders.tokens import Integers, PairTokeniser, PairTokens, SpecialTokens, longest_first
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import progress
 from trans_encoder.runner import Inputs
@@ -46,7 +46,7 @@ class CrossEncoder(Loaded):
         self.tokeniser = PairTokeniser(model.tokenizer, prompts=(prompt, ""))
         self.head_is_new = False
         """Whether the head was drawn at random when the model was loaded."""
-        self.layout = Layout.of(model.tokenizer, texts=2)
+        self.layout = SpecialTokens.of(model.tokenizer, texts=2)
         self.runner = runner_for(model, _logits, fast)
 
     @classmethod

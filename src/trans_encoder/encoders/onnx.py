@@ -12,7 +12,7 @@ from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.cross import CrossEncoder
 from trans_encoder.encoders.loading import explained
 from trans_encoder.encoders.prompts import Prompts, choose_prompts
-from trans_encoder.encoders.tokens import Layout, PairTokeniser
+from trans_encoder.encoders.tokens import PairTokeniser, SpecialTokens
 from trans_encoder.errors import ConfigurationError, import_extra
 from trans_encoder.files import read_json
 from trans_encoder.runner import Inputs, PlainRunner
@@ -112,7 +112,7 @@ class OnnxBiEncoder(_FromGraph, BiEncoder):
         self.prompts = choose_prompts(graph, prompts, name=name)
         self._features = [{}, {}]
         self.tokeniser = PairTokeniser(graph.tokenizer, prompts=(self.prompts[0].text, self.prompts[1].text))
-        self.layout = Layout.of(graph.tokenizer, texts=1)
+        self.layout = SpecialTokens.of(graph.tokenizer, texts=1)
         self.runner = _runner(graph)
 
     @property
@@ -130,5 +130,5 @@ class OnnxCrossEncoder(_FromGraph, CrossEncoder):
         self.name = name
         prompt = str(graph.prompts.get(graph.default_prompt_name or "") or "")
         self.tokeniser = PairTokeniser(graph.tokenizer, prompts=(prompt, ""))
-        self.layout = Layout.of(graph.tokenizer, texts=2)
+        self.layout = SpecialTokens.of(graph.tokenizer, texts=2)
         self.runner = _runner(graph)

@@ -121,6 +121,7 @@ class PairTokeniser:
         key = (self._key, pairs.without_scores().hash)
         kept, tokens = self._remembered.get(key, (0, None))
         if tokens is None or kept < max_tokens:
+            # Some room, so that bi- and cross-encoders with different lengths are cut from the same tokens.
             cap = max(max_tokens, 128)
             tokens = self._tokenised(pairs, max_tokens=cap)
             self._remembered[key] = (cap, tokens)
@@ -190,6 +191,7 @@ def fingerprint(tokenizer: Any) -> str:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         return f"{type(tokenizer).__name__}-{id(tokenizer)}"
+    # Truncation and padding are settings of the last call, not of the tokenizer.
     truncation, padding = backend.truncation, backend.padding
     backend.no_truncation()
     backend.no_padding()
@@ -210,7 +212,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Layout:
+class SpecialTokens:
     """Where a tokenizer puts its special tokens, found by asking it: `[CLS] a [SEP]` and `[CLS] a [SEP] b [SEP]`."""
 
     specials: tuple[Segment, ...]
@@ -220,7 +222,7 @@ class Layout:
     pad_type: int
 
     @classmethod
-    def of(cls, tokenizer: Any, *, texts: int) -> "Layout":
+    def of(cls, tokenizer: Any, *, texts: int) -> "SpecialTokens":
         """Find the layout for inputs of one or two texts."""
         if not getattr(tokenizer, "is_fast", False):
             raise ConfigurationError(

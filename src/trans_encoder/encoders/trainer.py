@@ -162,6 +162,7 @@ class StageTrainer(Trainer):
             )
             with peers_alive(), training as self._session:
                 self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        # After the session: outside of it a model has its own embeddings again, which these weights are for.
         if self.kept.best_weights:
             self._student.model.load_state_dict(self.kept.best_weights)
         self._student.model.eval()
@@ -206,6 +207,7 @@ class StageTrainer(Trainer):
         """Return the mean loss of this rank's share, weighted so that the mean over ranks is the batch's mean loss."""
         losses: Tensor = model(**inputs["batch"])
         loss: Tensor = losses.mean() * inputs["weight"]
+        # Of all ranks, so that every rank records the same history and stops at the same step if it diverges.
         whole = mean_of_ranks(float(loss.detach()))
         self.kept.loss_sum += whole
         self.kept.loss_steps += 1

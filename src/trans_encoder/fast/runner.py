@@ -65,7 +65,7 @@ class FastRunner(PlainRunner):
         first = next(batches, None)
         if first is None:
             return
-        weights: Prepacked = {}
+        weights: Prepacked = {}  # filled by the first batches, read by all threads
         autocast = _autocast()
         session = self._session
 

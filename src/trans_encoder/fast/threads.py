@@ -115,6 +115,7 @@ class _InLanes(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None]:
+        # The graphs below are the replicas' own: only this node is known to the caller's graph.
         sizes = [len(output) for output in ctx.outputs]
         ctx.lanes.backward(ctx.groups, ctx.outputs, torch.split(gradient, sizes))
         return None, None, None

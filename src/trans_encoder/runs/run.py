@@ -199,6 +199,7 @@ class ClaimedRun:
     def _missing_parts(self, stages: Sequence[Stage]) -> set[str]:
         """Return the parts that must be made, after removing those that were made from other inputs."""
         for stage in stages:
+            # Parts carry no inputs of their own; one note for all of them says whether they are still valid.
             note = scratch_inputs(self.path / stage.name)
             if stage.parts and not _holds(note, stage.inputs):
                 shutil.rmtree(note.parent, ignore_errors=True)
@@ -257,6 +258,7 @@ def _owned(path: Path, config: Mapping[str, Any]) -> Iterator[None]:
 def _begin(layout: Layout, config: Mapping[str, Any], origin: Mapping[str, Any]) -> Manifest:
     """Compare a run with what it was begun with, and write its configuration and manifest."""
     manifest = Manifest.read(layout)
+    # Both are empty in a new folder. The configuration alone may be there after a kill, or the manifest be lost.
     manifest.origin = manifest.origin or dict(origin)
     old = read_object(layout.config) or config
     refuse_changes(layout.root, differences(old, config) + differences(manifest.origin, origin))

@@ -92,6 +92,7 @@ def _loadings(correlations: Floats) -> Floats:
     """Fit one-factor models to a stack of correlation matrices by principal axis factoring."""
     places = np.arange(correlations.shape[-1])
     reduced = correlations.copy()
+    # The diagonal holds the communalities, which depend on the loadings: start at 0.5 and iterate.
     communalities = np.full(correlations.shape[:-1], 0.5)
     for _ in range(_FACTOR_STEPS):
         reduced[:, places, places] = communalities
@@ -110,6 +111,7 @@ def _standard_ranks(scores: Scores) -> Floats:
 def _resampled_correlations(columns: Floats) -> Floats:
     """Return the correlations of columns, then those of as many bootstrap resamples of the rows."""
     rows, width = columns.shape
+    # A resample is a weight for each row, so all resamples are two matrix products; the first is the sample itself.
     weights = np.ones((_RESAMPLES + 1, rows))
     weights[1:] = np.random.default_rng(0).multinomial(rows, np.full(rows, 1 / rows), size=_RESAMPLES)
     means = weights @ columns / rows

@@ -52,6 +52,7 @@ def side_by_side(workers: int) -> Iterator[Engine]:
         yield engine
         pool.shutdown()
     finally:
+        # After an error workers may be in the middle of a stage: closing the pipe ends them at once.
         lifeline.close()
         pool.shutdown(cancel_futures=True)
 

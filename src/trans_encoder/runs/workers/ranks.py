@@ -30,6 +30,7 @@ def by_ranks(folder: Path, stages: Sequence[Stage]) -> Iterator[tuple[Stage, Spe
 
 def _one_each(folder: Path, stages: Sequence[Stage]) -> Iterator[tuple[Stage, Spent]]:
     """Let each rank make one file; only rank 0 writes into the run folder, including what the others made."""
+    # The run folder has one writer, so the other ranks' files travel as messages.
     mine = stages[rank()] if rank() < len(stages) else None
     made: tuple[Spent, bytes | None] | None = None
     if is_first_rank():
