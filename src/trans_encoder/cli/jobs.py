@@ -43,6 +43,13 @@ class Job:
     tests: Mapping[str, TestSet]
     out: Path
 
+    @property
+    def learnt_from(self) -> PairSet | Text:
+        """The pairs, or the text to mine them from."""
+        source = self.text if self.pairs is None else self.pairs
+        assert source is not None
+        return source
+
 
 def prepare(
     file: Path | None,

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from trans_encoder.config import MemberConfig, TeacherConfig, make_config
 from trans_encoder.data import PairSet, Task, TestSet, Text
-from trans_encoder.distill.from_text import Prepared, TextOptions, prepare
+from trans_encoder.distill.from_text import TextOptions, prepare
 from trans_encoder.distill.judges import DevJudge
 from trans_encoder.distill.labels import ScoreFunction, name_functions
 from trans_encoder.distill.results import Result
@@ -49,10 +49,8 @@ def distil(
     team = [models] if isinstance(models, str | MemberConfig) else list(models)
     named = name_functions(teachers)
     config = make_config(team, preset=preset, overrides={**overrides, "teachers": named.teachers})
-    if isinstance(source, Text):
-        ready = prepare(config, source, out=out, options=TextOptions(**of_text))
-    else:
-        ready = Prepared(config, source.pairs if isinstance(source, Task) else source)
+    pairs_or_text = source.pairs if isinstance(source, Task) else source
+    ready = prepare(config, pairs_or_text, out=out, options=TextOptions(**of_text))
     test = _dev_set(source, dev)
     return run(
         ready.config,

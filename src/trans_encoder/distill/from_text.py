@@ -69,13 +69,15 @@ class Prepared:
 
 def prepare(
     config: RunConfig,
-    text: Text,
+    source: PairSet | Text,
     *,
     out: str | Path,
     options: TextOptions | None = None,
 ) -> Prepared:
-    """Do what comes before the cycles: a first bi-encoder for each member, and mined pairs."""
-    options = options or TextOptions()
+    """Do what comes before the cycles: for text, a first bi-encoder for each member and mined pairs."""
+    if isinstance(source, PairSet):
+        return Prepared(config, source)
+    text, options = source, options or TextOptions()
     check_trackers(config.trackers)
     folder = run_folder(out)
     if is_first_rank():

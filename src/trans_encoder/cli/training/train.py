@@ -29,7 +29,7 @@ def train(job: "Job", json: bool) -> None:
 
     Example: `trans-encoder train --text corpus.txt --model bert-base-uncased --out runs/mine`
     """
-    from trans_encoder.distill.from_text import Prepared, TextOptions, prepare
+    from trans_encoder.distill.from_text import TextOptions, prepare
     from trans_encoder.distill.judges import DevJudge
     from trans_encoder.distill.run import run
     from trans_encoder.report import write_report
@@ -37,12 +37,8 @@ def train(job: "Job", json: bool) -> None:
     from trans_encoder.runs import make_engine
 
     with joined_ranks(), show_progress(), make_engine(job.engine, device=job.config.device) as engine:
-        if job.text is not None:
-            options = TextOptions(job.count, job.mix, job.remine, job.objective)
-            ready = prepare(job.config, job.text, out=job.out, options=options)
-        else:
-            assert job.pairs is not None
-            ready = Prepared(job.config, job.pairs)
+        options = TextOptions(job.count, job.mix, job.remine, job.objective)
+        ready = prepare(job.config, job.learnt_from, out=job.out, options=options)
         judge = DevJudge(job.dev) if job.dev else None
         result = run(ready.config, ready.pairs, out=job.out, judge=judge, miner=ready.miner, engine=engine)
         tests = _by_model(evaluate_run(result.folder, job.tests)) if job.tests else {}
