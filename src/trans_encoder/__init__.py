@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from trans_encoder.answers.index import Index, build_index
     from trans_encoder.config import MemberConfig, RunConfig, TeacherConfig, load_config
     from trans_encoder.data import Corpus, PairSet, Task, TestSet, Text, load_task
+    from trans_encoder.demo.run import run_demo
     from trans_encoder.distill.bootstrap import bootstrap
     from trans_encoder.distill.distil import distil
     from trans_encoder.distill.labels import PseudoLabels, label
     from trans_encoder.distill.learn import learn
+    from trans_encoder.distill.planning import plan_run
     from trans_encoder.distill.results import Result, ensemble_run
     from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
     from trans_encoder.errors import ConfigurationError, DataError, MissingExtraError, RunError, TransEncoderError
@@ -68,7 +70,9 @@ _HOMES = {
     "load_encoder": "encoders",
     "load_task": "data.tasks",
     "mine": "mining",
+    "plan_run": "distill.planning",
     "probe": "evaluation.probe",
+    "run_demo": "demo.run",
     "serve_index": "serve",
     "write_report": "report",
 }
@@ -110,7 +114,9 @@ __all__ = [
     "load_encoder",
     "load_task",
     "mine",
+    "plan_run",
     "probe",
+    "run_demo",
     "serve_index",
     "write_report",
 ]
