@@ -291,6 +291,12 @@ def mutual(tmp_path_factory: pytest.TempPathFactory, bert: Path, roberta: Path, 
     return distil(pairs, [str(bert), str(roberta)], dev=dev, out=tmp_path_factory.mktemp("mutual"), **TINY_RUN).folder
 
 
+@pytest.fixture(params=["plain", "fast"])
+def either_runner(request, monkeypatch):
+    """Let encoders run the plain and the fast way, one after the other."""
+    monkeypatch.setenv("TRANS_ENCODER_FAST", str(int(request.param == "fast")))
+
+
 @pytest.fixture
 def cores():
     """Give torch two threads."""

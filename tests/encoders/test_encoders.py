@@ -12,6 +12,8 @@ from trans_encoder.encoders import BiEncoder, CrossEncoder, find_kind, load_enco
 from trans_encoder.encoders.known import KNOWN, Known
 from trans_encoder.errors import ConfigurationError, DataError
 
+pytestmark = pytest.mark.usefixtures("either_runner")
+
 
 def test_the_kind_is_found_from_the_folder(bert, tmp_path):
     BiEncoder.load(bert).save(tmp_path / "bi")

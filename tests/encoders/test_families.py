@@ -13,6 +13,7 @@ from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
 from trans_encoder.encoders.loading import set_dropout
 from trans_encoder.encoders.training import TrainingOptions, train
 
+pytestmark = pytest.mark.usefixtures("either_runner")
 PLANS = {
     "bi": TrainingPlan(loss="mse", batch_size=8, epochs=1, learning_rate=1e-3, max_tokens=32),
     "cross": TrainingPlan(loss="bce", batch_size=8, epochs=1, learning_rate=1e-3, max_tokens=48),

@@ -12,6 +12,7 @@ from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.errors import ConfigurationError
 
+pytestmark = pytest.mark.usefixtures("either_runner")
 POOLINGS = ["cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken", ("cls", "mean"), ("mean", "max")]
 PROMPTS = {"query": "the baker asks: ", "document": "tall clock: ", "match": "boat: "}
 

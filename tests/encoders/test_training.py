@@ -16,6 +16,7 @@ from trans_encoder.encoders.training import Imitation, TrainingOptions, train
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.evaluation.metrics import spearman
 
+pytestmark = pytest.mark.usefixtures("either_runner")
 ENCODERS = {"bi": BiEncoder, "cross": CrossEncoder}
 PLAN = TrainingPlan(
     loss="mse", batch_size=16, epochs=2, learning_rate=1e-3, max_tokens=32, dev_steps=4, checkpoint_steps=3
