@@ -15,9 +15,9 @@ from trans_encoder.progress import duration
 from trans_encoder.report.charts import WIDTH, Dot, DotChart, dot_chart
 from trans_encoder.report.labels import Disagreement
 from trans_encoder.report.verdict import KINDS
-from trans_encoder.report.view import RunView, flat
+from trans_encoder.report.view import RunView
 from trans_encoder.report.wording import memory, number, shortened, signed
-from trans_encoder.runs import Layout, Run
+from trans_encoder.runs import Layout, Run, flat
 
 try:  # torch brings it along, but does not promise to
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -136,7 +136,7 @@ def _contest(runs: Sequence[RunView]) -> list[tuple[str, DotChart]]:
 
 
 def _settings(contents: Sequence[Mapping[str, Any]]) -> list[Setting]:
-    columns = [dict(flat(content)) for content in contents]
+    columns = [flat(content) for content in contents]
     keys = dict.fromkeys(key for column in columns for key in column)
     return [Setting(key, [_plain(column.get(key)) for column in columns]) for key in keys]
 
@@ -144,6 +144,8 @@ def _settings(contents: Sequence[Mapping[str, Any]]) -> list[Setting]:
 def _plain(value: Any) -> str:
     if value is None:
         return "not set"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

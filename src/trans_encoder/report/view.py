@@ -1,11 +1,9 @@
 """Everything that the page shows about one run."""
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
-from typing import Any
 
 import numpy as np
 
@@ -262,14 +260,3 @@ class RunView:
     @cached_property
     def _score_range(self) -> tuple[float, float]:
         return labels.score_range(self.label_files)
-
-
-def flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys and plain values of nested mappings and lists."""
-    for key, value in content.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{key}.")
-        elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
-            yield from flat({str(number): item for number, item in enumerate(value, start=1)}, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", ", ".join(map(str, value)) if isinstance(value, list) else value

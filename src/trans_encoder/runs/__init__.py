@@ -1,6 +1,7 @@
 """Resumable jobs: run folders, stages, the manifest, and the workers that do the stages. Knows nothing of teachers."""
 
 from trans_encoder.runs.claims import check_begun, check_owned, run_folder
+from trans_encoder.runs.differences import flat
 from trans_encoder.runs.environment import note_environment
 from trans_encoder.runs.layout import LOCK, Layout, mined_pairs, mining_counts, scratch, training_record
 from trans_encoder.runs.records import (
@@ -48,6 +49,7 @@ __all__ = [
     "check_begun",
     "check_owned",
     "check_trackers",
+    "flat",
     "identity",
     "make_engine",
     "mined_pairs",

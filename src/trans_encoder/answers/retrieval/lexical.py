@@ -4,19 +4,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from trans_encoder.answers.retrieval.embedded import Positions
+from trans_encoder.data import Scores
 from trans_encoder.data.words import WORD
 
 _COMMON = 500
 """A word of more texts than this finds no neighbours: it would cost the square of their number and tell little."""
 _BLOCK = 4096
-
-Scores = npt.NDArray[np.float32]
 
 
 class LexicalIndex:
