@@ -45,6 +45,12 @@ def test_without_a_terminal_each_stage_is_one_line_and_time_gives_more(monkeypat
     ]
 
 
+def test_work_with_nothing_to_do_is_not_mentioned(capsys):
+    with show_progress(), progress.progress("parts of the stage", total=0):
+        pass
+    assert capsys.readouterr().err == ""
+
+
 def test_a_command_without_a_terminal_says_what_it_does_on_standard_error(bert, tmp_path):
     (tmp_path / "pairs.jsonl").write_text('{"sentence1": "a boat", "sentence2": "the boat"}\n', encoding="utf-8")
     given = ["score", str(bert), "--kind", "bi", "--pairs", str(tmp_path / "pairs.jsonl")]

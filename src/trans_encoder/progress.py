@@ -107,7 +107,7 @@ def _display() -> Iterator[_Display]:
 def progress(description: str, *, total: int) -> Iterator[Callable[[int], None]]:
     """Yield a function that advances a piece of work of `total` units by the given number."""
     display = _current.get()
-    if display is None:
+    if display is None or total == 0:
         yield lambda _: None
         return
     with display.stage(description, total=total) as advance:
