@@ -1,6 +1,7 @@
 """Prompts, pooling and lengths on the command line: chosen for each model and side, wrong ones told in one sentence."""
 
 import json
+import shutil
 
 import pytest
 from sentence_transformers import SentenceTransformer
@@ -88,22 +89,76 @@ def test_what_is_wrong_with_a_prompt_is_one_sentence(asked, bert, file):
     assert "takes at most 80 tokens" in fail(*score, "--max-tokens", "2000")
 
 
-def test_eight_identical_pairs_are_one_sentence_and_leave_no_folder(asked, tmp_path):
+@pytest.mark.parametrize("judged", ["held-out pairs", "dev", "nothing"])
+def test_eight_identical_pairs_are_one_sentence_and_leave_no_folder(asked, dev_file, tmp_path, judged):
     same = tmp_path / "same.jsonl"
     same.write_text('{"sentence1": "a boat", "sentence2": "the boat"}\n' * 8, encoding="utf-8")
+    by = {"held-out pairs": [], "dev": ["--dev", dev_file], "nothing": ["--set", "selection=last"]}[judged]
+    for command in ("check", "train"):
+        said = fail(command, "--pairs", same, "--model", asked, *by, "--out", tmp_path / "run")
+        assert "all 8 pairs have the same two texts; give pairs that differ" in said
+    assert not (tmp_path / "run").exists()
+    fail("label", asked, "--pairs", same, "--out", tmp_path / "labels.parquet")
+
+
+def test_pairs_that_are_mostly_the_same_are_one_sentence(asked, tmp_path):
+    same = tmp_path / "same.jsonl"
+    lines = ['{"sentence1": "a boat", "sentence2": "the boat"}\n'] * 7
+    same.write_text("".join([*lines, '{"sentence1": "a lamp", "sentence2": "the boat"}\n']), encoding="utf-8")
     said = fail("train", "--pairs", same, "--model", asked, "--out", tmp_path / "run")
     assert "most of them are the same pair" in said
     assert not (tmp_path / "run").exists()
 
 
-def test_a_tokenizer_without_padding_is_one_sentence(bert, file, tmp_path):
-    import shutil
-
+@pytest.fixture
+def bare(bert, tmp_path):
+    """A model whose tokenizer has no padding token."""
     shutil.copytree(bert, tmp_path / "bare")
     config = json.loads((tmp_path / "bare" / "tokenizer_config.json").read_text())
     config.pop("pad_token")
     (tmp_path / "bare" / "tokenizer_config.json").write_text(json.dumps(config))
-    assert "has no padding token" in fail("score", tmp_path / "bare", "--kind", "cross", "--pairs", file)
+    return tmp_path / "bare"
+
+
+def test_a_tokenizer_without_padding_is_one_sentence(bare, file):
+    for kind in ("bi", "cross"):
+        (*_, said) = run("score", bare, "--kind", kind, "--pairs", file, code=2).stderr.strip().splitlines()
+        assert "has no padding token" in said
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (("--prompt", "title"), "has no prompt called title"),
+        (("--set", "bi.max_tokens=2000"), "takes at most 80 tokens"),
+        (("--model", "BARE"), "has no padding token"),
+        (("--model", "BERT=BARE"), "has no padding token"),
+        (("--teacher", "BARE"), "has no padding token"),
+    ],
+)
+def test_what_is_wrong_with_a_model_is_told_before_a_run_is_begun(
+    asked, bare, bert, file, corpus, tmp_path, wrong, said
+):
+    named = [each.replace("BARE", str(bare)).replace("BERT", str(bert)) for each in wrong]
+    model = [] if "--model" in wrong else ["--model", asked]
+    for source in (("--pairs", file), ("--text", corpus)):
+        errors = run("train", *source, *model, *named, "--out", tmp_path / "run", code=2).stderr
+        assert said in errors.strip().splitlines()[-1]
+        assert not (tmp_path / "run").exists()
+
+
+def test_learn_and_bootstrap_tell_what_is_wrong_before_they_begin(asked, bare, bert, dev_file, corpus, tmp_path):
+    out = ("--out", tmp_path / "out")
+    learn = ("learn", dev_file, "--kind", "bi", *out)
+    assert "has no prompt called title" in fail(*learn, "--model", asked, "--prompt", "title")
+    assert "takes at most 80 tokens" in fail(*learn, "--model", asked, "--set", "max_tokens=2000")
+    assert "pooling and prompts are for --kind bi" in fail(
+        "learn", dev_file, "--kind", "cross", *out, "--model", asked, "--prompt", "query"
+    )
+    bootstrap = ("bootstrap", "--text", corpus, *out)
+    assert "has no padding token" in run(*bootstrap, "--model", bare, code=2).stderr
+    assert "takes at most 80 tokens" in run(*bootstrap, "--model", bert, "--set", "max_tokens=2000", code=2).stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_members_of_a_run_have_prompts_from_flags_and_files(asked, bert, file, tmp_path):

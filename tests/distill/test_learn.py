@@ -12,6 +12,7 @@ from conftest import contents
 from killing import killed_until_it_ends
 from trans_encoder.cli import app
 from trans_encoder.config import MemberConfig
+from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.writers import write_pairs
 from trans_encoder.distill.labels.pseudo_labels import label
 from trans_encoder.distill.learn import learn, read_labels
@@ -96,6 +97,17 @@ def test_a_score_outside_the_range_is_told_with_its_line(labels, bert, tmp_path)
     assert json.loads(run(*arguments, "--skip-bad", "--json").stdout)["labels"] == len(lines) - 1
     assert "--range 5: expected two numbers" in run(*arguments, "--range", "5", code=2).stderr
     assert "give --kind instead" in run(*arguments, "--set", "kind=bi", code=2).stderr
+
+
+def test_what_is_cut_of_the_texts_is_told_and_noted(bert, dev, tmp_path):
+    long = PairSet.from_lists(["the old farmer sells " * 500], ["a boat"], scores=[0.5])
+    write_pairs(dev.concat(long), tmp_path / "labels.jsonl")
+    arguments = ("learn", tmp_path / "labels.jsonl", "--model", bert, "--kind", "bi", "--out", tmp_path / "out")
+    told = run(*arguments, *SETTINGS).stderr
+    assert "in the training, 1 of 91 texts (1.1%) are longer than 32 tokens and are cut; the longest has 2,002" in told
+    record = json.loads((tmp_path / "out" / "bi" / "training.json").read_text(encoding="utf-8"))
+    assert (record["cuts"]["cut"], record["cuts"]["counted"]) == (1, 91)
+    assert "1 of 91 texts" in (tmp_path / "out" / "bi" / "README.md").read_text(encoding="utf-8")
 
 
 def test_labels_without_anything_to_learn_are_refused(pairs, dev, tmp_path):

@@ -12,7 +12,24 @@ PoolingMode = Literal["cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmea
 """How token embeddings become a sentence embedding, by sentence-transformers' names."""
 
 
-class MemberConfig(Frozen):
+class _Prompted(Frozen):
+    """Settings of whoever may be a bi-encoder: what is put before its texts."""
+
+    prompt: str | None = Field(default=None, min_length=1)
+    """Put before texts: a prompt's name ("query"), a text ("query: ") or none; the model's default if not given."""
+    prompt1: str | None = Field(default=None, min_length=1)
+    """The prompt of the first texts of pairs, if it is not that of both."""
+    prompt2: str | None = Field(default=None, min_length=1)
+    """The prompt of the second texts of pairs, if it is not that of both."""
+
+    @property
+    def prompts(self) -> tuple[str | None, str | None] | None:
+        """The prompts of both sides; None if none was given."""
+        sides = self.prompt1 or self.prompt, self.prompt2 or self.prompt
+        return None if sides == (None, None) else sides
+
+
+class MemberConfig(_Prompted):
     """One member of the team: a bi-encoder and the PLM that its cross-encoder starts from."""
 
     bi: str = Field(min_length=1)
@@ -21,24 +38,12 @@ class MemberConfig(Frozen):
     """What the cross-encoder starts from; found from a table or the model's card if not given."""
     pooling: PoolingMode | None = None
     """How token embeddings become a sentence's; read from the checkpoint if not given."""
-    prompt: str | None = Field(default=None, min_length=1)
-    """Put before texts: a prompt's name ("query"), a text ("query: ") or none; the model's default if not given."""
-    prompt1: str | None = Field(default=None, min_length=1)
-    """The prompt of the first texts of pairs, if the two sides differ."""
-    prompt2: str | None = Field(default=None, min_length=1)
-    """The prompt of the second texts of pairs, if the two sides differ."""
     supervised: bool | None = None
     """Whether `bi` was trained on labels; found out if not given."""
     learning_rate: float | None = Field(default=None, gt=0)
     """Learning rate of this member's bi-encoders; by default the common one, or a lower one for supervised starts."""
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
     """The member's name in the run folder; made from `bi` if not given."""
-
-    @property
-    def prompts(self) -> tuple[str | None, str | None] | None:
-        """The prompts of both sides; None if none was given."""
-        sides = self.prompt1 or self.prompt, self.prompt2 or self.prompt
-        return None if sides == (None, None) else sides
 
     @classmethod
     def parse(cls, text: str) -> "MemberConfig":
@@ -58,7 +63,7 @@ class MemberConfig(Frozen):
         return model
 
 
-class TeacherConfig(Frozen):
+class TeacherConfig(_Prompted):
     """A frozen scorer that takes part in every labelling and is never trained."""
 
     spec: str = Field(min_length=1)

@@ -148,6 +148,12 @@ class PairSet:
             return None
         return np.asarray(self.table["score"].to_numpy(), dtype=np.float64)
 
+    @property
+    def all_alike(self) -> bool:
+        """Whether there are several pairs and all have the same two texts."""
+        columns = (self.sentence1, self.sentence2)
+        return len(self) > 1 and all(pc.all(pc.equal(column, column[0])).as_py() for column in columns)
+
     @cached_property
     def hash(self) -> str:
         """A SHA-256 of the texts and scores, in their order."""

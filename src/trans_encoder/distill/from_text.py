@@ -20,6 +20,7 @@ import numpy as np
 from trans_encoder.config import MemberConfig, RunConfig
 from trans_encoder.data import PairSet, Text
 from trans_encoder.distill.bootstrap import ObjectiveName, bootstrap
+from trans_encoder.distill.labels import check_models
 from trans_encoder.distill.team import ModelRef, assemble, resolve_members, settings_of
 from trans_encoder.distill.work import Miner
 from trans_encoder.encoders import KNOWN, BiEncoder, is_sentence_encoder
@@ -83,6 +84,9 @@ def prepare(
     if is_first_rank():
         check_owned(folder, config.model_dump())
     layout, bare = Layout(folder), config
+    if not layout.from_text.exists():
+        resolved, _ = resolve_members(bare)
+        check_models(resolved, assemble(resolved))
     config = _with_first_bi_encoders(bare, layout)
     for member, ready in zip(bare.members, config.members, strict=True):
         if member != ready:

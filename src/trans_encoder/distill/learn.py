@@ -23,6 +23,7 @@ from trans_encoder.encoders import (
     Encoder,
     Kind,
     TrainingOptions,
+    check_length,
     check_precision,
     fingerprint,
     load_encoder,
@@ -33,6 +34,7 @@ from trans_encoder.files import atomic_folder
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank
 from trans_encoder.runs import (
+    CutsRecord,
     Layout,
     LearningRecord,
     Run,
@@ -100,11 +102,16 @@ def learn(
     checkpoint. The same call continues a stopped training and returns what a finished one made.
     """
     config = _config(model, kind=kind, preset=preset, overrides=overrides)
+    (member,) = config.members
+    if kind == "cross" and (member.pooling or member.prompts):
+        raise ConfigurationError("a cross-encoder reads both texts at once: pooling and prompts are for --kind bi")
     check_precision(config.precision, config.device)
     pairs = read_labels(labels, score_range=score_range, columns=columns)
     test = TestSet("dev", dev) if isinstance(dev, PairSet) else dev
     work = Learn(config, kind, pairs, None if test is None else DevJudge(test))
     inputs, folder = work.origin(), run_folder(out)
+    if not Layout(folder).manifest.exists():
+        work.load()  # what is wrong with the model is told before anything is written
     with (
         progress("learning", total=1) as advance,
         Run.claim(folder, config=work.config(), origin=inputs, advance=advance) as run,
@@ -157,7 +164,7 @@ class Learn:
 
     def __call__(self, path: Path) -> None:
         """Write the student to a folder."""
-        student = self._load()
+        student = self.load()
         options = TrainingOptions(
             folder=scratch(path),
             seed=self.settings.seed,
@@ -170,12 +177,16 @@ class Learn:
         training = train(student, self.labelled, plan=self.plan, options=options, both_orders=both_orders)
         if not is_first_rank():
             return
+        cuts = training.cuts
+        if cuts is not None and cuts.cut:
+            logger.warning("in the training, %s", cuts)
         with atomic_folder(path) as temporary:
             training.encoder.save(temporary)
             record = LearningRecord(
                 kind=self.kind,
                 seed=self.settings.seed,
                 labels=len(self.labelled),
+                cuts=CutsRecord(**cuts.to_dict()) if cuts else None,
                 best_step=training.best_step,
                 best_score=training.best_score,
                 history=tuple(training.history),
@@ -186,21 +197,27 @@ class Learn:
                 kind=self.kind,
                 pairs=self.labelled,
                 plan=self.plan,
+                cuts=cuts,
                 score=training.best_score,
             )
             (temporary / "README.md").write_text(card, encoding="utf-8")
 
-    def _load(self) -> Encoder:
+    def load(self) -> Encoder:
+        """Load what the student starts from."""
         member, config = self.settings.members[0], self.settings
         device = None if config.device == "auto" else config.device
+        student: Encoder
         if self.kind == "cross":
-            return CrossEncoder.load(
+            student = CrossEncoder.load(
                 member.bi, device=device, trust_remote_code=config.trust_remote_code, seed=config.seed
             )
-        return BiEncoder.load(
-            member.bi,
-            pooling=member.pooling,
-            prompts=member.prompts,
-            device=device,
-            trust_remote_code=config.trust_remote_code,
-        )
+        else:
+            student = BiEncoder.load(
+                member.bi,
+                pooling=member.pooling,
+                prompts=member.prompts,
+                device=device,
+                trust_remote_code=config.trust_remote_code,
+            )
+        check_length(student.model, self.plan.given_tokens, name=member.bi)
+        return student

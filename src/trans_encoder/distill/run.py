@@ -11,14 +11,21 @@ from trans_encoder.config import RunConfig
 from trans_encoder.data import PairSet
 from trans_encoder.distill.cycle import CycleStages, run_cycle
 from trans_encoder.distill.judges import Judge, LabelFreeJudge, hold_out
-from trans_encoder.distill.labels import ScoreFunction, Vote, assemble_teachers, fingerprint_of
+from trans_encoder.distill.labels import (
+    ScoreFunction,
+    Vote,
+    assemble_teachers,
+    check_models,
+    check_varied,
+    fingerprint_of,
+)
 from trans_encoder.distill.results import Result, conclude, harm_notes, idle
 from trans_encoder.distill.team import Team, assemble, resolve_members, settings_of
 from trans_encoder.distill.work import Miner
 from trans_encoder.encoders import best_device
 from trans_encoder.errors import DataError
 from trans_encoder.progress import progress
-from trans_encoder.runs import Engine, Run, check_begun, check_trackers, note_environment, run_folder
+from trans_encoder.runs import Engine, Layout, Run, check_begun, check_trackers, note_environment, run_folder
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +49,8 @@ def run(
     check_trackers(config.trackers)
     config, notes = resolve_members(config)
     terms = agree(config, pairs, judge=judge, miner=miner, functions=functions)
+    if not Layout(place).manifest.exists():
+        check_models(config, terms.team)
     for note in notes:
         logger.warning(note)
     pairs, judge = terms.pairs, terms.judge
@@ -100,6 +109,7 @@ def agree(
     """Find the team and the judge of a configuration whose members are resolved."""
     if len(pairs) < 2:
         raise DataError(f"got {len(pairs)} pairs; a run needs at least 2, and some thousands to be of use")
+    check_varied(pairs)
     pairs, team, held_out = pairs.without_scores(), assemble(config), None
     origin: dict[str, Any] = {"pairs": {"count": len(pairs), "hash": pairs.hash}}
     if judge is None and config.selection == "label-free":

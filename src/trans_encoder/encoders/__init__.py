@@ -10,6 +10,7 @@ from trans_encoder.encoders.lengths import Cuts, count_cuts, covering, fitting_l
 from trans_encoder.encoders.loading import (
     Precision,
     best_device,
+    check_length,
     check_precision,
     checked_name,
     find_kind,
@@ -36,6 +37,7 @@ __all__ = [
     "TrainingOptions",
     "best_device",
     "calibrate_to",
+    "check_length",
     "check_precision",
     "checked_name",
     "count_cuts",

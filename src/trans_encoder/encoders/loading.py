@@ -131,10 +131,10 @@ def _wants_remote_code(folder: Path) -> str | None:
     return None
 
 
-def check_length(model: torch.nn.Module, max_tokens: int, *, name: str | Path) -> None:
-    """Refuse inputs longer than the positions that a model has learnt."""
+def check_length(model: torch.nn.Module, max_tokens: int | None, *, name: str | Path) -> None:
+    """Refuse a length, if one was given, that exceeds the positions that a model has learnt."""
     limit = _learnt_positions(model)
-    if limit is not None and max_tokens > limit:
+    if limit is not None and max_tokens is not None and max_tokens > limit:
         raise ConfigurationError(
             f"model {name} takes at most {limit} tokens, but max_tokens is {max_tokens}; "
             f"longer texts are cut, so give {limit} or less (--max-tokens, --set bi.max_tokens, --set cross.max_tokens)"

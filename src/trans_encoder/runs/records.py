@@ -90,18 +90,6 @@ class TuningRecord(Record):
     history: tuple[Checkpoint, ...]
 
 
-class LearningRecord(Record):
-    """How the training on saved labels went."""
-
-    kind: Kind
-    seed: int
-    labels: int
-    """Labelled pairs that it learnt from."""
-    best_step: int
-    best_score: float | None
-    history: tuple[Checkpoint, ...]
-
-
 class CutsRecord(Record):
     """How many inputs were longer than a length."""
 
@@ -110,6 +98,20 @@ class CutsRecord(Record):
     counted: int
     cut: int
     longest: int
+
+
+class LearningRecord(Record):
+    """How the training on saved labels went."""
+
+    kind: Kind
+    seed: int
+    labels: int
+    """Labelled pairs that it learnt from."""
+    cuts: CutsRecord | None = None
+    """What was cut of them in the training."""
+    best_step: int
+    best_score: float | None
+    history: tuple[Checkpoint, ...]
 
 
 class Evidence(Record):

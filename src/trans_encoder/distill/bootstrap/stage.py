@@ -22,7 +22,7 @@ from trans_encoder.distill.bootstrap.tuning import tune
 from trans_encoder.distill.judges import DevJudge, Judge
 from trans_encoder.distill.results import write_tuned_card
 from trans_encoder.distill.team import ModelRef, may_know_labels
-from trans_encoder.encoders import BiEncoder, Precision, TrainingOptions, check_precision
+from trans_encoder.encoders import BiEncoder, Precision, TrainingOptions, check_length, check_precision
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.files import atomic_folder
 from trans_encoder.ranks import is_first_rank, world_size
@@ -78,6 +78,8 @@ def bootstrap(
     loading = (pooling, trust_remote_code, device, precision)
     work = Bootstrap(str(model), text, plan, seed, judge, *loading, trackers, fast, keep_start)
     config, origin, folder = work.config(), work.origin(), run_folder(out)
+    if not Layout(folder).manifest.exists():
+        work.load()  # what is wrong with the model is told before anything is written
     with Run.claim(folder, config=config, origin=origin) as run:
         run.complete([run.stage(run.layout.trained("bi"), origin, work)])
     made = Layout(folder).trained("bi")
@@ -119,7 +121,7 @@ class Bootstrap:
 
     def __call__(self, path: Path) -> None:
         """Write the bi-encoder to a folder."""
-        encoder = self._load()
+        encoder = self.load()
         start_score = self.judge(encoder) if self.judge else None
         options = TrainingOptions(
             folder=scratch(path),
@@ -137,7 +139,7 @@ class Bootstrap:
                 "%s scored %.2f before tuning and at best %.2f after; %s",
                 *(self.model, start_score, training.best_score, kept),
             )
-            encoder = self._load() if self.keep_start else encoder
+            encoder = self.load() if self.keep_start else encoder
         if not is_first_rank():
             return
         with atomic_folder(path) as temporary:
@@ -155,11 +157,14 @@ class Bootstrap:
             )
             (temporary / "README.md").write_text(card, encoding="utf-8")
 
-    def _load(self) -> BiEncoder:
-        return BiEncoder.load(
+    def load(self) -> BiEncoder:
+        """Load the model as it is before the tuning."""
+        encoder = BiEncoder.load(
             self.model,
             pooling=self.pooling,
             device=self.device,
             trust_remote_code=self.trust_remote_code,
             fast=self.fast,
         )
+        check_length(encoder.model, self.plan.given_tokens, name=self.model)
+        return encoder

@@ -105,6 +105,7 @@ def label(
     """
     votes = [each if isinstance(each, Vote) else Vote(each) for each in teachers]
     _check_teachers([vote.teacher for vote in votes])
+    check_varied(pairs)
     pairs = pairs if pairs.scores is None else pairs.without_scores()
     place = "" if cycle is None else f"cycle {cycle}, "
     by_teacher: dict[str, Scores] = {}
@@ -203,6 +204,12 @@ def _check_teachers(teachers: Sequence[Teacher]) -> None:
         raise DataError(
             f"teachers are called {', '.join(names)}; names must differ and none may be {', '.join(RESERVED)}"
         )
+
+
+def check_varied(pairs: PairSet) -> None:
+    """Refuse pairs that are all the same: their labels are, too, and nothing can be learnt from equal labels."""
+    if pairs.all_alike:
+        raise DataError(f"all {len(pairs):,} pairs have the same two texts; give pairs that differ")
 
 
 def check_scores(scores: Scores, *, teacher: Teacher, place: str) -> None:

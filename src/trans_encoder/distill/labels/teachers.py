@@ -241,6 +241,20 @@ def assemble_teachers(
     return tuple(votes)
 
 
+def check_models(config: RunConfig, team: Team) -> None:
+    """Load every model of the members and teachers once.
+
+    What is wrong with a tokenizer, prompt, length or head is then told before any work is done.
+    """
+    models = [model for member in team for model in (member.start, member.plm)]
+    for settings in config.teachers:
+        if not settings.spec.startswith(FUNCTION):
+            teacher = _teacher(settings, config, team, {})
+            models += [each for each in (teacher, getattr(teacher, "model", None)) if isinstance(each, ModelRef)]
+    for model in dict.fromkeys(model.at(model.source, device="cpu") for model in models):
+        model.load()
+
+
 def views_of(member: Member, team: Team, teachers: Sequence[Vote]) -> tuple[Teacher, ...]:
     """Return who may judge a member's students without labels: other members' starts and frozen teachers.
 
@@ -262,11 +276,20 @@ def _may_be_strong(teacher: Teacher) -> bool:
 
 
 def _teacher(teacher: TeacherConfig, config: RunConfig, team: Team, functions: Mapping[str, ScoreFunction]) -> Teacher:
+    found = _found(teacher, config, team, functions)
+    if teacher.prompts is not None and found.kind not in ("bi", TOKENS):
+        raise ConfigurationError(
+            f"teacher {teacher.spec} is no bi-encoder, and prompts are for these; leave prompt out"
+        )
+    return found
+
+
+def _found(teacher: TeacherConfig, config: RunConfig, team: Team, functions: Mapping[str, ScoreFunction]) -> Teacher:
     name, spec = str(teacher.name), teacher.spec
     if spec == LEXICAL:
         return LexicalTeacher(name)
     if spec == TOKENS:
-        return TokenTeacher(name, team[0].start)
+        return TokenTeacher(name, replace(team[0].start, prompts=teacher.prompts or team[0].start.prompts))
     if spec.startswith(FUNCTION):
         if spec not in functions:
             raise ConfigurationError(
@@ -279,7 +302,7 @@ def _teacher(teacher: TeacherConfig, config: RunConfig, team: Team, functions: M
         return ScoreFile(name, Path(spec))
     source = checked_name(spec.removeprefix(f"{TOKENS}:"), trust_remote_code=config.trust_remote_code)
     # Teachers read whole texts, at their own length rather than the students'.
-    model = replace(team[0].start, name=name, source=source, pooling=None, prompts=None, max_tokens=None)
+    model = replace(team[0].start, name=name, source=source, pooling=None, prompts=teacher.prompts, max_tokens=None)
     if spec.startswith(f"{TOKENS}:"):
         return TokenTeacher(name, model)
     kind = find_kind(source)

@@ -13,7 +13,7 @@ from trans_encoder.config import MemberConfig, OptimisationPlan, RunConfig
 from trans_encoder.data import PairSet
 from trans_encoder.distill.judges import Candidate, verdict_of
 from trans_encoder.distill.team import UNSUPERVISED, card_facts, is_hub_name
-from trans_encoder.encoders import Kind
+from trans_encoder.encoders import Cuts, Kind
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$^=-])")
 
@@ -85,7 +85,9 @@ def write_tuned_card(model: str, *, sentences: int, plan: OptimisationPlan, supe
     )
 
 
-def write_learnt_card(model: str, *, kind: Kind, pairs: PairSet, plan: OptimisationPlan, score: float | None) -> str:
+def write_learnt_card(
+    model: str, *, kind: Kind, pairs: PairSet, plan: OptimisationPlan, cuts: Cuts | None, score: float | None
+) -> str:
     """Write the card of a model trained on given labels, which people may have made: it does not claim otherwise."""
     bi = kind == "bi"
     return "\n".join(
@@ -101,6 +103,7 @@ def write_learnt_card(model: str, *, kind: Kind, pairs: PairSet, plan: Optimisat
             "## How it was made",
             "",
             f"- Labelled pairs: {len(pairs):,}, SHA-256 {pairs.hash}",
+            f"- Lengths: {cuts or 'not recorded'}",
             f"- Training: {_plan(plan)}",
             f"- Score on the dev set (x100): {_number(score)}",
             "",
