@@ -183,6 +183,8 @@ def test_texts_of_2000_tokens_are_cut_and_told_and_nothing_is_lost(tmp_path, lon
     ]
     result = as_json("train", *inputs, "--test", tmp_path / "test.jsonl", "--set", "selection=last", *settings)
     assert len([note for note in result["notes"] if "are longer than 256 tokens and are cut" in note]) == 2
+    told = {model: (cuts["max_tokens"], cuts["cut"]) for model, cuts in result["cuts"].items()}
+    assert told == {"start": (OWN, 3), "bi": (POSITIONS, 3), "cross": (POSITIONS, 2)}
     best = tmp_path / "run" / "best"
     assert BiEncoder.load(best / "bi").max_tokens == POSITIONS
     for model, unit in (("bi", f"3 of {counted} texts"), ("cross", "2 of 22 pairs")):

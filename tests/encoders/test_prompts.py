@@ -5,7 +5,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Router, Transformer
-from sentence_transformers.sentence_transformer.modules import LayerNorm, Pooling
+from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Pooling, WeightedLayerPooling
 
 from trans_encoder.config import TrainingPlan
 from trans_encoder.encoders import BiEncoder, CrossEncoder
@@ -61,6 +61,27 @@ def test_prompts_of_each_side_that_are_not_pooled(roberta, uneven, tmp_path):
 def test_layers_after_the_pooling(bert, uneven, tmp_path):
     folder = saved(tmp_path / "m", bert, rest=[Dense(32, 16), LayerNorm(16), Normalize()])
     check(folder, uneven, given="query", names=("query", "query"))
+
+
+def test_dropout_and_a_weighted_mean_of_layers(bert, uneven, tmp_path, caplog):
+    body = Transformer(str(bert), config_kwargs={"output_hidden_states": True})
+    layers = [WeightedLayerPooling(32, num_hidden_layers=2, layer_start=1), Pooling(32), Dropout(0.3)]
+    SentenceTransformer(modules=[body, *layers], prompts=PROMPTS).save_pretrained(str(tmp_path / "m"))
+    check(tmp_path / "m", uneven)
+    assert not [message for message in caplog.messages if "fast forward pass" in message]
+
+
+@pytest.mark.parametrize("pooling", ["mean", "lasttoken"])
+def test_padding_on_the_left_does_not_move_a_text(bert, uneven, tmp_path, pooling):
+    body = Transformer(str(bert), processor_kwargs={"padding_side": "left"})
+    SentenceTransformer(modules=[body, Pooling(32, pooling)]).save_pretrained(str(tmp_path / "m"))
+    plain = SentenceTransformer(str(tmp_path / "m"), device="cpu")
+    assert plain.tokenizer.padding_side == "left"
+    left = uneven.sentence1.to_pylist()
+    # In larger batches sentence-transformers gives a padded text other positions, so its embedding depends on the rest.
+    alone = plain.encode(left, batch_size=1)
+    assert np.abs(plain.encode(left) - alone).max() > 0.1
+    np.testing.assert_allclose(BiEncoder.load(tmp_path / "m").encode(left), alone, atol=1e-5)
 
 
 def test_embeddings_that_the_model_truncates(bert, uneven, tmp_path):

@@ -48,6 +48,7 @@ def packable(model: Any) -> bool:
     return (
         body is not None
         and body.config.model_type in _FAMILIES
+        and not body.config.output_hidden_states  # those of every layer would have to be unpacked as well
         and len(layers) == body.config.num_hidden_layers
         and all(is_plain(layer) for layer in layers)
         and not has_hooks(model[0])

@@ -6,6 +6,7 @@ from pathlib import Path
 from trans_encoder.data import TestSet
 from trans_encoder.distill.results import Result
 from trans_encoder.distill.team import ModelRef, assemble, config_of
+from trans_encoder.encoders import Cuts, count_cuts
 from trans_encoder.evaluation.ensembles import all_pairs, by_test_set, ensemble_scores
 from trans_encoder.ranks import from_first_rank
 from trans_encoder.report.outcomes import ModelKey, Outcome, save_evaluation
@@ -27,6 +28,13 @@ def evaluate_run(run: Path, tests: Mapping[str, TestSet]) -> list[Outcome]:
             for name, test in tests.items()
         ]
     )
+
+
+def count_test_cuts(run: Path, tests: Mapping[str, TestSet]) -> dict[ModelKey, Cuts]:
+    """Count what each model of a run cuts of the test sets' texts, at its own length."""
+    pairs, models = all_pairs(tests), dict(_models(run))
+    counted = {model: count_cuts(model.load(), pairs) for model in dict.fromkeys(models.values())}
+    return {key: counted[model] for key, model in models.items()}
 
 
 def _models(run: Path) -> Iterator[tuple[ModelKey, ModelRef]]:

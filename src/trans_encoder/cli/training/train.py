@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trans_encoder.cli.output import Shown, print_result, score_table
+from trans_encoder.cli.output import Shown, print_result, say_cuts, score_table
 from trans_encoder.cli.takes_job import takes_job
 from trans_encoder.progress import show_progress
-from trans_encoder.ranks import from_first_rank, joined_ranks
+from trans_encoder.ranks import from_first_rank, is_first_rank, joined_ranks
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,7 +33,7 @@ def train(job: "Job", json: bool) -> None:
     from trans_encoder.distill.judges import DevJudge
     from trans_encoder.distill.run import run
     from trans_encoder.report import write_report
-    from trans_encoder.report.measuring import evaluate_run
+    from trans_encoder.report.measuring import count_test_cuts, evaluate_run
     from trans_encoder.runs import make_engine
 
     with joined_ranks(), show_progress(), make_engine(job.engine, device=job.config.device) as engine:
@@ -42,8 +42,13 @@ def train(job: "Job", json: bool) -> None:
         judge = DevJudge(job.dev) if job.dev else None
         result = run(ready.config, ready.pairs, out=job.out, judge=judge, miner=ready.miner, engine=engine)
         tests = _by_model(evaluate_run(result.folder, job.tests)) if job.tests else {}
+        counted = count_test_cuts(result.folder, job.tests) if job.tests and is_first_rank() else {}
         page = from_first_rank(lambda: write_report([result.folder]))
-    print_result(_as_dict(result, tests, page), as_json=json, shown=_shown(result, tests, page))
+    cuts = {_called(key, alone=len(result.members) == 1): cut for key, cut in counted.items()}
+    for model, cut in cuts.items():
+        say_cuts(f"test sets, {model}", cut)
+    told = {**_as_dict(result, tests, page), "cuts": {model: cut.to_dict() for model, cut in cuts.items()}}
+    print_result(told, as_json=json, shown=_shown(result, tests, page))
 
 
 def _by_model(outcomes: Sequence["Outcome"]) -> dict[str, dict[str, float]]:
