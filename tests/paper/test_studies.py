@@ -93,6 +93,22 @@ def test_contrastive_tuning_that_hurts_dev_is_not_shown_as_the_start(bert, data,
     assert (tuned.score(pairs) != start.score(pairs)).any()  # one small step was made, and is seen
 
 
+def test_the_start_of_a_study_is_what_evaluate_says_of_it(bert, data, tmp_path):
+    bench = Bench(tmp_path, data, Scale.parse("smoke"), "paper", {"device": "cpu", "bi.max_tokens": 8})
+    start = bench.start(Question(way="start", task="mrpc"), make_config([str(bert)]).members[0])
+    test = bench.task("mrpc").tests["mrpc"]
+    assert start.score(test.pairs).tolist() == BiEncoder.load(bert).score(test.pairs).tolist()
+
+
+def test_a_study_with_the_preset_small_shows_the_papers_method(data, bert, tmp_path):
+    experiment("starts", [str(bert)], out=tmp_path, data_dir=data, scale="smoke", preset="small")
+    configs = [json.loads(path.read_text(encoding="utf-8")) for path in tmp_path.glob("runs/*/config.json")]
+    assert len(configs) == 1
+    method = make_config([str(bert)], preset="paper-sts")
+    for name in ("anchor", "patience", "scale", "merge", "both_orders_labels", "calibrate"):
+        assert {config[name] for config in configs} == {getattr(method, name)}
+
+
 NOT_PRINTED = {"cycles", "pairs", "losses", "gradients"}
 """Studies of which the paper prints no numbers."""
 NOT_PRINTED_ROWS = defaultdict(set, strategies={"sequential ensemble", "mutual"})

@@ -20,6 +20,15 @@ from trans_encoder.runs import Layout, Run
 
 Family = Literal["paper", "paper-large", "small"]
 """Presets of studies: the paper's for base or large models, as the task asks, or one for small models."""
+_METHOD = {
+    "anchor": 0.0,
+    "patience": 0,
+    "scale": "none",
+    "merge": 1.0,
+    "both_orders_labels": False,
+    "calibrate": False,
+}
+"""What the paper does, whatever the preset: studies of small models show its method, too."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +82,8 @@ class Bench:
         return self._tasks[name]
 
     def start(self, question: Question, member: MemberConfig) -> ModelRef:
-        """Return the first bi-encoder of a member."""
-        return _team(self._config(question, [member], seed=0))[0].start
+        """Return the first bi-encoder of a member as the user has it: its row is what `evaluate` says of it."""
+        return _team(self._config(question, [member], seed=0))[0].given
 
     def run(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> TrainedTeam:
         """Let the members teach each other; a run that was made before, for whichever study, is taken as it is.
@@ -124,8 +133,7 @@ class Bench:
         preset = self._preset(question.task)
         settings = {
             **self.scale.settings(preset),
-            "anchor": 0.0,
-            "patience": 0,
+            **_METHOD,
             "both_orders": self.task(question.task).symmetric,
             **self.overrides,
             **question.overrides,
