@@ -294,7 +294,8 @@ def semhash(arguments) -> None:
 
 
 def flips(arguments) -> None:
-    """Show the judged pairs of the STS sets, training parts included, that differ by a flip alone."""
+    """Show the judged pairs of the STS sets that differ by a flip alone, and count those that are all but equal."""
+    from trans_encoder.answers.probability.evidence import fold
     from trans_encoder.evaluation.flipped import flip_between
 
     sets = [(year, "test") for year in ("sts13", "sts14", "sts15", "sts16")] + [("sts12", "train"), ("stsb", "train")]
@@ -305,6 +306,10 @@ def flips(arguments) -> None:
         print(*one, sep=" | ")
     same = sum(score >= 0.8 for *_, score in found)
     print(f"{len(pairs)} pairs, {len(found)} differ by a flip alone, of which {same} were judged the same")
+    pairs |= {(row["sentence1"], row["sentence2"]): float(row["score"]) for row in read(arguments.data, "qqp", "train")}
+    alike = [score for (a, b), score in pairs.items() if a != b and fold(a) == fold(b)]
+    same = sum(score >= 0.8 for score in alike)
+    print(f"with QQP's, {len(alike)} differ in case, spacing or the end alone, of which {same} were judged the same")
 
 
 def main() -> None:

@@ -109,6 +109,12 @@ def test_flips_count_as_the_same_if_asked_for_and_are_flagged(tmp_path, static):
     assert found.summary["kept_apart"] == 0
 
 
+def test_texts_that_differ_in_case_and_the_end_alone_are_the_same(static):
+    texts = ["The old farmer sells the boat.", "the old  farmer sells the boat", "a golden clock", "the tiny lamp"]
+    found = find_duplicates(texts, models=str(static), precision=0.9)
+    assert [(pair.id1, pair.id2) for pair in found.pairs] == [("1", "2")]
+
+
 def test_two_files_are_compared_with_each_other_only(static):
     ours = Corpus.from_texts(["the old farmer sells a boat", "the old farmer sells a boat near"], ids=["a", "b"])
     theirs = Corpus.from_texts(
@@ -199,6 +205,20 @@ def test_the_command_line_from_file_to_answer(tmp_path, tickets, static):
     )
     assert len(hits["hits"]) == 3
     assert {hit["columns"]["status"] for hit in hits["hits"]} == {"open"}
+
+
+def test_a_precision_that_no_pair_reaches_says_how_likely_the_likeliest_is(tmp_path, static):
+    path = tmp_path / "rows.txt"
+    path.write_text("\n".join(OPPOSITES), encoding="utf-8")
+    shown = run("duplicates", path, "--model", static, "--precision", 0.999, "--out", tmp_path / "out").stdout
+    assert "No pair is that likely; the likeliest has" in shown
+
+
+def test_rows_that_were_left_out_are_counted(tmp_path, static):
+    path = tmp_path / "rows.csv"
+    path.write_text("id,text\n1,the old farmer\n2,\n3,a golden clock\n", encoding="utf-8")
+    result = run("index", "--text", path, "--model", static, "--out", tmp_path / "index", "--skip-bad")
+    assert "1 bad left out (first:" in result.stderr
 
 
 def test_a_file_is_enough(tmp_path, tickets, static):

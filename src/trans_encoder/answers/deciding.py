@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trans_encoder.answers.probability import FLIPPED, Differences, Probability, flips_of, is_flip
+from trans_encoder.answers.probability import Differences, Probability, are_alike, bounded, flips_of, is_flip
 from trans_encoder.answers.probability.estimate import (
     Floats,
     Scale,
@@ -71,7 +71,8 @@ def score_candidates(
     differences = flips_of(rows.texts, candidates.left, candidates.right)
     apart = is_flip(differences) & (not flips)
     likely = (sigmoid(fitted.log_odds(evidence)), *fitted.spread(evidence))
-    probabilities, low, high = (np.where(apart, np.minimum(values, FLIPPED), values) for values in likely)
+    alike = are_alike(rows.texts, candidates.left, candidates.right)
+    probabilities, low, high = (bounded(values, flipped=apart, alike=alike) for values in likely)
     return Scored(candidates, scores, probabilities, low, high, differences, apart)
 
 
@@ -112,7 +113,7 @@ def pair_probabilities(pairs: PairSet, encoder: Encoder, *, seed: int = 0) -> tu
         part, crowd = scale(scores), scale(crowd_of(rows, left, right, scores))
     likely = sigmoid(constants().log_odds(pair_evidence(rows, left, right, part, crowd)))
     flipped = is_flip(flips_of(rows.texts, left, right))
-    return scores, np.where(flipped, np.minimum(likely, FLIPPED), likely)
+    return scores, bounded(likely, flipped=flipped, alike=are_alike(rows.texts, left, right))
 
 
 def decide(scored: Scored, *, precision: float | None, threshold: float | None) -> tuple[npt.NDArray[np.bool_], float]:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trans_encoder.answers.filters import matching
-from trans_encoder.answers.probability import lowered
+from trans_encoder.answers.probability import adjusted
 from trans_encoder.answers.retrieval import Embedded, Positions
 from trans_encoder.data import PairSet
 from trans_encoder.encoders import CrossEncoder
@@ -60,7 +60,7 @@ def search(index: "Index", text: str, *, top: int, where: str | None, cross: Cro
     found = _fused(dense, lexical)[: max(top, _LOOKED_AT)]
     cosines = rows.take_vectors(found) @ vector[0]
     texts = rows.texts.take(pa.array(found)).to_pylist()
-    scores, likely = cosines, lowered(text, texts, index.probability(cosines))
+    scores, likely = cosines, adjusted(text, texts, index.probability(cosines))
     if cross is not None and len(found):
         scores = cross.score(PairSet.from_lists([text] * len(texts), texts))
         order = np.argsort(-scores, kind="stable")

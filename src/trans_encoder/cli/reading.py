@@ -4,7 +4,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from trans_encoder.data import PairSet, TestSet
+from trans_encoder.data import Corpus, PairSet, TestSet
 from trans_encoder.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
@@ -47,6 +47,13 @@ class Reading:
         return names
 
 
-def _say_what_was_skipped(pairs: PairSet) -> None:
-    if pairs.report and pairs.report.bad:
-        logger.warning("%s", pairs.report)
+def read_corpus(path: Path, *, id_column: str | None, column: str | None, skip_bad: bool) -> Corpus:
+    """Read the rows of a file."""
+    corpus = Corpus.read(path, id=id_column, column=column, skip_bad=skip_bad)
+    _say_what_was_skipped(corpus)
+    return corpus
+
+
+def _say_what_was_skipped(read: PairSet | Corpus) -> None:
+    if read.report and read.report.bad:
+        logger.warning("%s", read.report)

@@ -57,7 +57,7 @@ def _find_text(seen: Sequence[str]) -> Sequence[str | None]:
     names = {name.strip().casefold(): name for name in reversed(seen)}
     found = next((names[name] for name in TEXT_NAMES if name in names), seen[0] if len(seen) == 1 else None)
     if found is None:
-        raise ColumnError(f"no known column of text such as text or sentence ({_shown(seen)}); name it with --columns")
+        raise ColumnError(f"no known column of text such as text or sentence ({_shown(seen)}); name it with --column")
     return [found]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from trans_encoder.answers.audit import Audit
 from trans_encoder.answers.found import Duplicates
 from trans_encoder.answers.index import Index
-from trans_encoder.answers.probability import lowered
+from trans_encoder.answers.probability import adjusted
 from trans_encoder.data import PairSet
 from trans_encoder.encoders import CrossEncoder
 from trans_encoder.errors import ConfigurationError, TransEncoderError
@@ -74,7 +74,7 @@ class Service:
         there = [place for place, at in enumerate(positions.tolist()) if at >= 0 and rows.first_row[at] >= 0]
         found = [int(rows.first_row[positions[place]]) for place in there]
         texts = [rows.text(row) for row in found]
-        likely = lowered(text, texts, self.index.probability(scores[there]))
+        likely = adjusted(text, texts, self.index.probability(scores[there]))
         hits = []
         for row, other, score, (probability, differs) in zip(found, texts, scores[there].tolist(), likely, strict=True):
             about = {"id": rows.ids[row], "text": other, "score": round(score, 6)}
@@ -110,7 +110,7 @@ class Service:
         first, second = [request[0] for request in requests], [request[1] for request in requests]
         cosines = self._cosines(first, second)
         likely = [
-            lowered(a, [b], one)[0]
+            adjusted(a, [b], one)[0]
             for a, b, one in zip(first, second, self.index.probability(np.array([cosines])).T, strict=True)
         ]
         name = " + ".join(Path(model).name for model in self.index.manifest.models)

@@ -2,19 +2,21 @@
 
 from trans_encoder.answers.probability.estimate import Probability, estimate_probability
 from trans_encoder.answers.probability.evidence import (
-    FLIPPED,
     Differences,
+    adjusted,
+    are_alike,
+    bounded,
     flips_of,
     is_flip,
-    lowered,
 )
 
 __all__ = [
-    "FLIPPED",
     "Differences",
     "Probability",
+    "adjusted",
+    "are_alike",
+    "bounded",
     "estimate_probability",
     "flips_of",
     "is_flip",
-    "lowered",
 ]

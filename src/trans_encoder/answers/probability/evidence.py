@@ -20,6 +20,10 @@ FLIPPED = 0.15
 """The highest probability of texts that differ by a flip alone. People judged 2 of 12 such pairs of the STS sets the
 same, two garbled lines (`benchmarks/duplicates.py flips`)."""
 
+ALIKE = 0.95
+"""The lowest probability of texts that differ in case, spacing or final punctuation alone. People judged 21 of 21 such
+pairs of the STS sets and of QQP's training part the same (`benchmarks/duplicates.py flips`)."""
+
 Differences = npt.NDArray[np.object_]
 """For each pair the flip that alone separates its texts, or None."""
 
@@ -53,12 +57,29 @@ def is_flip(differences: Differences) -> npt.NDArray[np.bool_]:
     return np.fromiter((difference is not None for difference in differences), bool, len(differences))
 
 
-def lowered(
+def are_alike(texts: pa.ChunkedArray, left: Positions, right: Positions) -> npt.NDArray[np.bool_]:
+    """Return which pairs of positions differ in case, spacing or final punctuation alone."""
+    used, place = np.unique(np.concatenate([left, right]), return_inverse=True)
+    folded = np.array([hash(fold(str(text))) for text in texts.take(pa.array(used)).to_pylist()], dtype=np.int64)
+    return np.asarray(folded[place[: len(left)]] == folded[place[len(left) :]])
+
+
+def fold(text: str) -> str:
+    """Return a text without what case, spacing and final punctuation add to it."""
+    return " ".join(text.casefold().split()).rstrip(".!?\u2026 ")
+
+
+def bounded(values: npt.NDArray[Any], *, flipped: npt.NDArray[np.bool_], alike: npt.NDArray[np.bool_]) -> Any:
+    """Return probabilities within what is known of flips and of texts that are all but equal."""
+    return np.where(flipped, np.minimum(values, FLIPPED), np.where(alike, np.maximum(values, ALIKE), values))
+
+
+def adjusted(
     text: str, others: Sequence[str], probabilities: npt.NDArray[np.float64]
 ) -> list[tuple[float, Difference | None]]:
-    """Return the probability that each of `others` means the same as a text, lowered where a flip separates them."""
+    """Return the probability that each of `others` means the same as a text, and the flip that separates them."""
     differences = [flip_between(text, other) for other in others]
-    return [
-        (float(probability) if difference is None else min(float(probability), FLIPPED), difference)
-        for probability, difference in zip(probabilities, differences, strict=True)
-    ]
+    flipped = np.array([difference is not None for difference in differences], dtype=bool)
+    alike = np.array([fold(text) == fold(other) for other in others], dtype=bool)
+    values = bounded(np.asarray(probabilities, dtype=np.float64), flipped=flipped, alike=alike)
+    return list(zip(values.tolist(), differences, strict=True))

@@ -68,7 +68,7 @@ def duplicates(
         crosses = [CrossEncoder.load(cross, trust_remote_code=trust_remote_code)] if cross else []
         if run is not None:
             names, crosses = models_of(Result.open(run))
-        options: dict[str, Any] = {"id": id_column, "column": column, "skip_bad": skip_bad}
+        options: dict[str, Any] = {"id_column": id_column, "column": column, "skip_bad": skip_bad}
         opened = _opened(source, out / "index", names, options, trust_remote_code=trust_remote_code)
         other = (
             _opened(against, out / "against", opened.manifest.models, options, trust_remote_code=trust_remote_code)
@@ -88,7 +88,7 @@ def _opened(
 ) -> "Index":
     """Open an index, or make one of a file beside the answers."""
     from trans_encoder.answers.index import Index, build_index
-    from trans_encoder.data import Corpus
+    from trans_encoder.cli.reading import read_corpus
     from trans_encoder.errors import ConfigurationError
 
     if (source / "index.json").is_file():
@@ -104,7 +104,7 @@ def _opened(
             f"{source} is not an index, so a model is needed to embed it; give a bi-encoder's folder or hub name with "
             "--model, such as --model sentence-transformers/all-MiniLM-L6-v2, or a finished run with --run"
         )
-    corpus = Corpus.read(source, **options)
+    corpus = read_corpus(source, **options)
     return build_index(corpus, kept, models=models, reindex=True, replace=True, trust_remote_code=trust_remote_code)
 
 
@@ -121,6 +121,12 @@ def _shown(found: "Duplicates", out: Path, page: Path) -> Shown:
     ]
     if found.groups:
         lines.append(table)
+    elif found.summary["decision"]["precision"] is not None and len(found.candidates):
+        likeliest = found.candidates["probability"][0].as_py()
+        lines.append(
+            f"No pair is that likely; the likeliest has {likeliest:.0%}. Ask for a lower --precision, or leave it out and "
+            "check pairs yourself: trans-encoder audit"
+        )
     if apart := found.summary["kept_apart"]:
         several = "1 pair that differs" if apart == 1 else f"{apart:,} pairs that differ"
         lines.append(f"Kept apart: {several} by a negation, a number or exchanged words alone (shown on the page)")

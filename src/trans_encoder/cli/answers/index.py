@@ -51,10 +51,10 @@ def index(
     Example: `trans-encoder index --text tickets.csv --id ticket --model models/all-MiniLM-L6-v2 --out tickets.index`
     """
     from trans_encoder.answers.index import build_index
-    from trans_encoder.data import Corpus
+    from trans_encoder.cli.reading import read_corpus
 
     with show_progress():
-        corpus = Corpus.read(text, id=id_column, column=column, skip_bad=skip_bad)
+        corpus = read_corpus(text, id_column=id_column, column=column, skip_bad=skip_bad)
         made = build_index(
             corpus, out, models=model, reindex=reindex, replace=replace, trust_remote_code=trust_remote_code
         )

@@ -81,8 +81,10 @@ asTyped([byId("text1"), byId("text2")], async (current) => {
   if (!answer || !current()) return undefined;
   const rows = answer.map((one) => {
     const row = document.createElement("tr");
-    const kind = one.kind === "bi" ? "bi-encoder" : "cross-encoder";
-    [one.model, kind, one.score.toFixed(3), [percent(one.probability), ...differs(one)].join(", ")].forEach((text) => row.append(element("td", text)));
+    const model = element("td", one.model);
+    model.append(element("div", one.kind === "bi" ? "bi-encoder" : "cross-encoder", "about"));
+    const likely = [percent(one.probability), ...differs(one)].filter(Boolean).join(", ");
+    row.append(model, element("td", one.score.toFixed(3)), element("td", likely || "not estimated"));
     return row;
   });
   return byId("opinions").replaceChildren(...rows);
@@ -95,12 +97,13 @@ async function showGroup(place) {
   group = place;
   total = answer.total;
   const shown = answer.groups[0];
-  byId("place").textContent = total ? `group ${group + 1} of ${total}` : "No duplicates were given (--duplicates FOLDER).";
+  const rows = shown ? [...shown.rows].sort((a, b) => (b.id === shown.representative) - (a.id === shown.representative)) : [];
+  byId("place").textContent = total
+    ? `group ${group + 1} of ${total}, ${rows.length} rows`
+    : "There are no groups. Find some (trans-encoder duplicates INDEX --out FOLDER) and start the server with --duplicates FOLDER.";
   byId("previous").disabled = group === 0;
   byId("following").disabled = group + 1 >= total;
-  const first = shown && shown.rows.find((row) => row.id === shown.representative);
-  byId("representative").textContent = (first && first.text) || "";
-  byId("rows").replaceChildren(...(shown ? shown.rows.map((row) => item(row.text || "", row.id)) : []));
+  byId("rows").replaceChildren(...rows.map((row) => item(row.text || "", row.id)));
 }
 byId("previous").addEventListener("click", () => showGroup(group - 1));
 byId("following").addEventListener("click", () => showGroup(group + 1));
@@ -110,7 +113,10 @@ function showAudit(state) {
   if (!state) return;
   pair = state.pair;
   const done = Object.values(state.answers).reduce((sum, number) => sum + number, 0);
-  byId("progress").textContent = state.total ? `${done} of ${state.total} answered` : "There is no audit (--duplicates FOLDER).";
+  byId("progress").textContent = state.total
+    ? `${done} of ${state.total} answered`
+    : "There are no pairs to look at. Find some (trans-encoder duplicates INDEX --out FOLDER) and start the server with --duplicates FOLDER.";
+  byId("pair").hidden = !pair;
   byId("left").textContent = pair ? pair.text1 : "";
   byId("right").textContent = pair ? pair.text2 : "";
   ["same", "different", "unsure"].forEach((id) => { byId(id).disabled = !pair; });
@@ -118,7 +124,7 @@ function showAudit(state) {
   const promise = state.promise;
   byId("promise").textContent = promise && promise.bands
     ? `With ${Math.round(100 * promise.confidence)} % confidence, at least ${(100 * promise.bound).toFixed(1)} % of the first ${promise.bands} tenths of the pairs are right.`
-    : state.total ? "Not enough answers for a precision of 90 % yet." : "";
+    : state.total ? (pair ? "Not enough answers to promise a precision of 90 % yet." : "All pairs are answered. The answers do not support a precision of 90 %.") : "";
 }
 async function act(path, body) {
   if (waiting) return;
@@ -135,6 +141,8 @@ document.addEventListener("keydown", (event) => {
   if (!byId("groups").hidden && event.key === "ArrowRight" && group + 1 < total) showGroup(group + 1);
   if (!byId("groups").hidden && event.key === "ArrowLeft" && group > 0) showGroup(group - 1);
 });
+
+ask("/health").then((health) => { byId("size").textContent = health ? `${health.rows.toLocaleString("en")} rows` : ""; });
 
 const opened = { groups: () => showGroup(group), audit: () => act("/audit"), search: () => byId("query").focus(), compare: () => {} };
 document.querySelectorAll("nav button").forEach((tab) => tab.addEventListener("click", () => {
