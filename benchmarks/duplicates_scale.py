@@ -5,10 +5,11 @@
     python benchmarks/duplicates_scale.py semhash TEXTS --model potion-base-8M   # where semhash is installed
 
 TEXTS has one text on each line. Every size runs in a process of its own, so that its peak memory is its own. Seconds
-are of the processor, so that other work on the machine counts little; look at the ratios and the exponent. A static
-encoder embeds a text in next to no time; with `--beside`, 512 texts are embedded by another encoder as well, and the
-ratio is to what it would take for all. Recall is against exact search for 1,000 sampled texts: which share of their 10
-nearest texts are candidates, as far as these score enough to be one; and which share a single search finds.
+are of the processor, so that other work on the machine counts little, and of the clock; ratios and exponents are given
+for both. A static encoder embeds a text in next to no time; with `--beside`, 10,000 texts are embedded by another
+encoder as well, and the ratio is to what it would take for all. Recall is against exact search for 1,000 sampled texts:
+which share of their 10 nearest texts are candidates, as far as these score enough to be one; and which share a single
+search finds.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-SAMPLE, NEAREST = 1000, 10
+SAMPLE, NEAREST, BESIDE = 1000, 10, 10_000
 
 
 def read(path: Path, size: int) -> list[str]:
@@ -34,14 +35,18 @@ def read(path: Path, size: int) -> list[str]:
 
 
 class Clock:
-    """Notes the processor's seconds of each part."""
+    """Notes the seconds of each part, of the processor and of the clock."""
 
     def __init__(self):
-        self.parts, self._last = {}, time.process_time()
+        self.parts, self._last = {}, self._now()
 
     def note(self, name):
-        now = time.process_time()
-        self.parts[name], self._last = round(now - self._last, 2), now
+        now = self._now()
+        self.parts[name] = {kind: round(now[kind] - self._last[kind], 2) for kind in now}
+        self._last = now
+
+    def _now(self):
+        return {"cpu": time.process_time(), "wall": time.perf_counter()}
 
 
 def ours(path: Path, model: str, size: int, beside: str | None) -> dict:
@@ -71,10 +76,13 @@ def ours(path: Path, model: str, size: int, beside: str | None) -> dict:
     clock.note("deciding")
     result = {"seconds": clock.parts, "candidates": len(found), "pairs": int(same.sum())}
     if beside:
-        other, clock = load_embedder([beside]), Clock()
-        other.encode(texts[:512])
+        some = list(np.random.default_rng(0).choice(texts, size=min(BESIDE, len(texts)), replace=False))
+        other = load_embedder([beside])
+        other.encode(some[:64])
+        clock = Clock()
+        other.encode(some)
         clock.note("beside")
-        result["beside_seconds"] = round(clock.parts["beside"] / 512 * size, 1)
+        result["beside"] = {kind: round(s / len(some) * size, 1) for kind, s in clock.parts["beside"].items()}
     return {**result, **recalls(rows, dense, found, floor)}
 
 
@@ -131,18 +139,22 @@ def measured(what: str, path: Path, model: str, size: int, beside: str | None, r
 
 def summed_up(results: list[dict]) -> dict:
     """Return the ratio to embedding at each size, and the exponent of growth between sizes."""
-    spent = [sum(one["seconds"].values()) for one in results]
-    found = [sum(value for name, value in one["seconds"].items() if "embedding" not in name) for one in results]
-    embedding = [one.get("beside_seconds") or one["seconds"].get("embedding") for one in results]
-    steps = list(itertools.pairwise(range(len(results))))
+    return {kind: _summed_up(results, kind) for kind in ("cpu", "wall")}
 
-    def exponent(a, b, values):
-        return round(math.log(values[b] / values[a]) / math.log(results[b]["texts"] / results[a]["texts"]), 3)
+
+def _summed_up(results: list[dict], kind: str) -> dict:
+    spent = [sum(part[kind] for part in one["seconds"].values()) for one in results]
+    found = [sum(part[kind] for name, part in one["seconds"].items() if "embedding" not in name) for one in results]
+    embedding = [one.get("beside", one["seconds"].get("embedding", {})).get(kind) for one in results]
+
+    def exponents(values):
+        steps = itertools.pairwise(zip(values, (one["texts"] for one in results), strict=True))
+        return [round(math.log(b / a) / math.log(n / m), 3) for (a, m), (b, n) in steps]
 
     return {
-        "beside_embedding": [round(f / e, 2) if e else None for f, e in zip(found, embedding, strict=True)],
-        "exponent": [exponent(a, b, spent) for a, b in steps],
-        "exponent_without_embedding": [exponent(a, b, found) for a, b in steps],
+        "beside_embedding": [round(f / e, 3) if e else None for f, e in zip(found, embedding, strict=True)],
+        "exponent": exponents(spent),
+        "exponent_without_embedding": exponents(found),
     }
 
 

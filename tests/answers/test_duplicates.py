@@ -172,6 +172,14 @@ def test_a_cross_encoder_looks_again(static, bert, sentences):
     assert all(0 < pair.score < 1 for pair in found.pairs)
 
 
+def test_a_cross_encoder_looks_only_at_pairs_that_have_a_chance(static, bert, sentences):
+    texts = list(dict.fromkeys(sentences))[:30]
+    texts = [*texts, *(f"{text} near" for text in texts[:10])]
+    found = find_duplicates(texts, models=str(static), cross=CrossEncoder.load(bert), threshold=0.0)
+    assert 10 <= len(found.candidates) < found.summary["candidates"]
+    assert np.isfinite(found.candidates["score"].to_numpy()).all()
+
+
 def test_a_finished_run_brings_its_models(mutual, sentences):
     found = find_duplicates(list(dict.fromkeys(sentences))[:8], run=mutual)
     assert (len(found.summary["models"]), len(found.summary["cross"])) == (2, 2)

@@ -25,6 +25,8 @@ from trans_encoder.encoders import CrossEncoder, Encoder
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.evaluation.ensembles import mean_scores
 
+WORTH_KEEPING = 0.01
+"""Candidates below this probability are counted, but neither saved nor looked at again."""
 _SCALE_PAIRS = 256
 
 
@@ -55,23 +57,26 @@ def score_candidates(
 ) -> Scored:
     """Score candidates by their vectors and, where there are some, by cross-encoders too.
 
-    Pairs that differ by a flip alone are set apart, unless `flips` lets them count as the same.
+    A cross-encoder looks at the pairs that vectors leave a chance; it is hundreds of times as slow. Pairs that differ
+    by a flip alone are set apart, unless `flips` lets them count as the same.
     """
-    own = probability.scale
-    part, scores = own(candidates.scores), candidates.scores
-    if crosses and len(candidates):
-        opinions = [cross_scores(rows, candidates.left, candidates.right, cross) for cross in crosses]
+    fitted, own = constants(), probability.scale
+    scores = candidates.scores
+    evidence = pair_evidence(rows, candidates.left, candidates.right, own(scores), own(candidates.crowd))
+    differences = flips_of(rows.texts, candidates.left, candidates.right)
+    differ, alike = is_flip(differences), are_alike(rows.texts, candidates.left, candidates.right)
+    again = np.flatnonzero((sigmoid(fitted.log_odds(evidence)) >= WORTH_KEEPING) | differ | alike)
+    if crosses and len(again):
+        left, right = candidates.left[again], candidates.right[again]
+        opinions = [cross_scores(rows, left, right, cross) for cross in crosses]
         scales = [_cross_scale(rows, cross, rng=np.random.default_rng(seed)) for cross in crosses]
-        scores = mean_scores(opinions)
+        scores = np.full(len(candidates), np.nan, dtype=np.float32)  # NaN reaches no threshold
+        scores[again] = mean_scores(opinions)
         second = np.mean([scale(logit(one)) for scale, one in zip(scales, opinions, strict=True)], axis=0)
         # The mean of both kinds, each on its own scale, is better than either, as a team's is.
-        part = (part + second) / 2
-    evidence = pair_evidence(rows, candidates.left, candidates.right, part, own(candidates.crowd))
-    fitted = constants()
-    differences = flips_of(rows.texts, candidates.left, candidates.right)
-    apart = is_flip(differences) & (not flips)
+        evidence[again, 0] = (evidence[again, 0] + second) / 2
+    apart = differ & (not flips)
     likely = (sigmoid(fitted.log_odds(evidence)), *fitted.spread(evidence))
-    alike = are_alike(rows.texts, candidates.left, candidates.right)
     probabilities, low, high = (bounded(values, flipped=apart, alike=alike) for values in likely)
     return Scored(candidates, scores, probabilities, low, high, differences, apart)
 

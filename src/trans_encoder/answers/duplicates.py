@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from trans_encoder.answers.deciding import Scored, decide, score_candidates
+from trans_encoder.answers.deciding import WORTH_KEEPING, Scored, decide, score_candidates
 from trans_encoder.answers.found import DuplicatePair, Duplicates, Group
 from trans_encoder.answers.grouping import Grouper, representative
 from trans_encoder.answers.index import Index
@@ -29,8 +29,6 @@ from trans_encoder.distill.results import Result
 from trans_encoder.encoders import CrossEncoder
 from trans_encoder.errors import ConfigurationError
 
-_WORTH_KEEPING = 0.01
-"""Candidates below this probability are counted, not saved."""
 _FLOOR = 0.3
 """Candidates this part of the way from unrelated to the same are looked at."""
 
@@ -151,7 +149,7 @@ class _Answer:
     def table(self) -> pa.Table:
         """Return all candidates worth a look, the likely first."""
         scored = self.scored
-        kept = np.flatnonzero((scored.probabilities >= _WORTH_KEEPING) | self.same | scored.apart)
+        kept = np.flatnonzero((scored.probabilities >= WORTH_KEEPING) | self.same | scored.apart)
         order = kept[np.argsort(-scored.probabilities[kept], kind="stable")]
         places = [
             self._rows_of(*pair)

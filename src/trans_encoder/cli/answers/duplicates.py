@@ -124,8 +124,8 @@ def _shown(found: "Duplicates", out: Path, page: Path) -> Shown:
     elif found.summary["decision"]["precision"] is not None and len(found.candidates):
         likeliest = found.candidates["probability"][0].as_py()
         lines.append(
-            f"No pair is that likely; the likeliest has {likeliest:.0%}. Ask for a lower --precision, or leave it out and "
-            "check pairs yourself: trans-encoder audit"
+            f"No pair is that likely; the likeliest has {likeliest:.0%}. Ask for a lower --precision, or leave it out "
+            "and check pairs yourself: trans-encoder audit"
         )
     if apart := found.summary["kept_apart"]:
         several = "1 pair that differs" if apart == 1 else f"{apart:,} pairs that differ"
