@@ -1,15 +1,19 @@
 """The server over real HTTP: its answers, its limits, and what it refuses."""
 
 import base64
+import http.client
 import json
 import random
+import shutil
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from serving import running
+from killing import FORK
+from serving import Client, running
 from trans_encoder.answers.audit import Audit
 from trans_encoder.answers.duplicates import find_duplicates
 from trans_encoder.answers.index import build_index
@@ -112,6 +116,41 @@ def test_answers_of_the_audit_are_on_disk_and_can_be_undone(client, duplicates):
     status, undone = client("/audit/undo", {})
     assert (status, undone["pair"]["number"]) == (200, number)
     assert Audit.open(duplicates).answers == {}
+
+
+def test_killed_and_started_again_it_has_every_answer_that_it_confirmed(index, duplicates, tmp_path):
+    folder = tmp_path / "duplicates"
+    shutil.copytree(duplicates, folder)
+    confirmed = {}
+    for wait in (0.2, 0.5):
+        ours, theirs = FORK.Pipe()
+        server = FORK.Process(target=serve_until_killed, args=(index, folder, theirs), daemon=True)
+        server.start()
+        client = Client(ours.recv())
+        before = client("/audit")[1]
+        assert sum(before["answers"].values()) == len(Audit.open(folder).answers) >= len(confirmed)
+        killer = threading.Timer(wait, server.kill)
+        killer.start()
+        try:
+            for round_ in range(10_000):
+                number, answer = round_ % before["total"], ("same", "unsure")[round_ % 2]
+                assert client("/audit/answer", {"number": number, "answer": answer})[0] == 200
+                confirmed[number] = answer
+                last = (round_ + 1) % before["total"]  # this one may be on the disk, and nobody was told
+        except (OSError, http.client.HTTPException):
+            killer.join()
+        server.join()
+        saved = Audit.open(folder).answers
+        assert {number: saved.get(number) for number in confirmed if number != last} == {
+            number: answer for number, answer in confirmed.items() if number != last
+        }
+    assert confirmed
+
+
+def serve_until_killed(index, folder, pipe):
+    with running(index, duplicates=folder) as client:
+        pipe.send(client.port)
+        threading.Event().wait()
 
 
 @pytest.mark.parametrize(
