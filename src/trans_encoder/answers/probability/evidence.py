@@ -32,11 +32,11 @@ def text_evidence(texts: pa.ChunkedArray, left: Positions, right: Positions) -> 
     """Return `TEXT_FEATURES` for each pair of positions."""
     used, place = np.unique(np.concatenate([left, right]), return_inverse=True)
     strings: list[Any] = texts.take(pa.array(used)).to_pylist()
-    numbers = [frozenset(_NUMBER.findall(text)) for text in strings]
+    # Hashes, because tens of millions of pairs may be compared.
+    numbers = np.array([hash(frozenset(_NUMBER.findall(text))) for text in strings], dtype=np.int64)
     negates = np.array([NEGATION.search(text) is not None for text in strings], dtype=bool)
     first, second = place[: len(left)], place[len(left) :]
-    differ = np.fromiter((numbers[a] != numbers[b] for a, b in zip(first, second, strict=True)), bool, len(left))
-    return np.column_stack([differ, negates[first] != negates[second]]).astype(np.float64)
+    return np.column_stack([numbers[first] != numbers[second], negates[first] != negates[second]]).astype(np.float64)
 
 
 def flips_of(texts: pa.ChunkedArray, left: Positions, right: Positions) -> Differences:
@@ -54,7 +54,7 @@ def flips_of(texts: pa.ChunkedArray, left: Positions, right: Positions) -> Diffe
 
 def is_flip(differences: Differences) -> npt.NDArray[np.bool_]:
     """Return which pairs differ by a flip alone."""
-    return np.fromiter((difference is not None for difference in differences), bool, len(differences))
+    return np.asarray(differences != None, dtype=bool)  # noqa: E711 (by element)
 
 
 def are_alike(texts: pa.ChunkedArray, left: Positions, right: Positions) -> npt.NDArray[np.bool_]:
