@@ -35,8 +35,8 @@ class Job:
     """Raw text to mine the pairs from."""
     mix: Mix | None
     """How like each other the mined texts are; None for the default."""
-    objective: ObjectiveName
-    """How a bare PLM is tuned on the text first."""
+    objective: ObjectiveName | None
+    """How a bare PLM is tuned on the text first; None for the default."""
     remine: bool
     """Whether later cycles mine new pairs from it."""
     dev: TestSet | None
@@ -101,7 +101,7 @@ def prepare(
         source=source,
         text=text,
         mix=None if inputs.mix is None else Mix.parse(inputs.mix),
-        objective=inputs.objective or "simcse",
+        objective=inputs.objective,
         remine=inputs.remine,
         dev=_dev_set(inputs, task, reading),
         tests=_test_sets(inputs.test, data_dir=data_dir, reading=reading),

@@ -27,8 +27,8 @@ Remine = Annotated[
     typer.Option("--remine", help="With --text: mine new pairs for each later cycle, with the bi-encoders it has."),
 ]
 Objective = Annotated[
-    Literal["simcse", "mirror"] | None,
-    typer.Option("--objective", help="With --text: how a bare PLM is tuned first, by dropout views or masked views."),
+    Literal["simcse", "mirror", "similarities"] | None,
+    typer.Option("--objective", help="With --text: how a bare PLM is tuned first; similarities, if it has teachers."),
 ]
 TaskName = Annotated[str | None, typer.Option("--task", metavar="NAME", help="Learn from a task's pool of pairs.")]
 Members = Annotated[

@@ -42,6 +42,8 @@ class MemberConfig(_Prompted):
     """Whether `bi` was trained on labels; found out if not given."""
     learning_rate: float | None = Field(default=None, gt=0)
     """Learning rate of this member's bi-encoders; by default the common one, or a lower one for supervised starts."""
+    directions: int | None = Field(default=None, ge=0)
+    """Common directions that are removed from this member's embeddings, if not as many as from all members'."""
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
     """The member's name in the run folder; made from `bi` if not given."""
 

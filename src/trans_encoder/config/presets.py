@@ -12,6 +12,7 @@ def _paper(*, cycles: int, cross_epochs: int, bi_epochs: int, bi_batch_size: int
         "anchor": 0.0,
         "patience": 0,
         "scale": "none",
+        "directions": 0,
         "merge": 1.0,
         "both_orders_labels": False,
         "calibrate": False,

@@ -36,6 +36,10 @@ class RunConfig(Frozen):
     scale: Scale | None = None
     """How scores are brought to one scale before they are averaged: none (the paper's plain mean), rank or z. If not
     given, rank where there are several members or teachers, else none."""
+    directions: int | None = Field(default=None, ge=0)
+    """Common directions of a start's embeddings, with their mean, that are removed before it labels and learns; the
+    delivered bi-encoder has a module that does so. If not given, 0 where a start may have been trained on labels,
+    else 3."""
     merge: float | None = Field(default=None, gt=0, le=1)
     """Share of the student in the weights of a new bi-encoder, or of a cross-encoder that began as a re-ranker; the
     rest is the start's. If not given, 1, but 0.75 where a start may have been trained on labels."""
@@ -151,8 +155,10 @@ class Inputs(Frozen):
     """Helps to split the text into sentences."""
     mix: str | None = None
     """Shares of near, middle, far and random pairs and of parts among the mined ones, such as "1,0,0,1,6"."""
-    objective: Literal["simcse", "mirror"] | None = None
-    """How a bare PLM is tuned on the text first: views by dropout (simcse, the default) or masked views (mirror)."""
+    objective: Literal["simcse", "mirror", "similarities"] | None = None
+    """How a bare PLM is tuned on the text first: views by dropout (simcse), masked views (mirror), or what the run's
+    bi-encoder teachers say of every two sentences (similarities). If not given, similarities with such teachers, else
+    simcse."""
     remine: bool = False
     """Mine new pairs from the text for every later cycle, with the bi-encoders of the cycle before."""
     task: str | None = None

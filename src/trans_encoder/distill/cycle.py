@@ -12,18 +12,9 @@ from trans_encoder.config import RunConfig, Scale
 from trans_encoder.data import PairSet
 from trans_encoder.distill.judges import Judge
 from trans_encoder.distill.labels import Vote, fingerprint_of, parts, views_of
+from trans_encoder.distill.preparing import ClearDirections, JudgeStarts, MineAgain, Miner, SavePairs
 from trans_encoder.distill.team import Member, ModelRef, Team
-from trans_encoder.distill.work import (
-    Anchor,
-    JudgeStarts,
-    Label,
-    MineAgain,
-    Miner,
-    SavePairs,
-    Student,
-    Train,
-    WriteHistory,
-)
+from trans_encoder.distill.work import Anchor, Label, Student, Train, WriteHistory
 from trans_encoder.encoders import Kind
 from trans_encoder.ranks import is_first_rank
 from trans_encoder.runs import (
@@ -83,8 +74,8 @@ class CycleStages:
     _digests: dict[ModelRef, Any] = field(default_factory=dict)
     _history: list[HistoryLine] = field(default_factory=list)
 
-    def prepare(self, team: Team, pairs: PairSet) -> None:
-        """Put the pairs and the starts' scores into the run folder."""
+    def prepare(self, team: Team, pairs: PairSet) -> Team:
+        """Put the pairs and the starts' scores into the run folder; return the team as it begins."""
         starts = tuple(member.given for member in team)
         inputs = {"models": [self.digest(start) for start in starts], "judge": self._judged_by()}
         layout, stage = self.layout, self.folder.stage
@@ -96,6 +87,24 @@ class CycleStages:
                 HistoryLine(cycle=0, member=name, kind="bi", step=0, epoch=0.0, loss=None, score=start.score)
                 for name, start in starts_scored.items()
             ]
+        return self._cleared(team)
+
+    def _cleared(self, team: Team) -> Team:
+        """Remove common directions from the embeddings of the starts that are to lose them."""
+        places = {member.name: self.layout.cleared_start(member.name) for member in team if member.directions}
+        cleared = tuple(
+            member.with_start(member.start.at(places[member.name], pooling=None)) if member.name in places else member
+            for member in team
+        )
+        pairs, stages = self._pairs(1), []
+        for member in (member for member in team if member.directions):
+            inputs = {"model": self.digest(member.start), "pairs": self.folder.digest(pairs)}
+            work = ClearDirections(member.start, pairs, member.directions)
+            place = places[member.name]
+            stages.append(self.folder.stage(place, {**inputs, "directions": member.directions}, work, by="all"))
+        if stages:
+            self.folder.complete(stages)
+        return cleared
 
     def mine_again(self, team: Team, *, cycle: int) -> None:
         """Mine the pairs of a later cycle with the team's bi-encoders; an anchor needs the starts' labels of them."""

@@ -20,10 +20,10 @@ import numpy as np
 from trans_encoder.config import MemberConfig, RunConfig
 from trans_encoder.data import PairSet, Text
 from trans_encoder.distill.bootstrap import ObjectiveName, bootstrap
-from trans_encoder.distill.labels import check_models
+from trans_encoder.distill.labels import check_models, names_model
+from trans_encoder.distill.preparing import Miner
 from trans_encoder.distill.team import ModelRef, assemble, resolve_members, settings_of
-from trans_encoder.distill.work import Miner
-from trans_encoder.encoders import KNOWN, BiEncoder, is_sentence_encoder
+from trans_encoder.encoders import KNOWN, BiEncoder, find_kind, is_sentence_encoder
 from trans_encoder.files import atomic_folder, write_json
 from trans_encoder.mining import DEFAULT_MIX, Mining, Mix, mine
 from trans_encoder.progress import progress
@@ -53,8 +53,9 @@ class TextOptions:
     """How similar the two texts of a pair are; None for the default."""
     remine: bool = False
     """Whether every later cycle mines new pairs, an equal share with each member's latest bi-encoder."""
-    objective: ObjectiveName = "simcse"
-    """How a model that does not embed sentences yet is tuned on the text."""
+    objective: ObjectiveName | None = None
+    """How a model that does not embed sentences yet is tuned on the text; None for similarities where bi-encoders are
+    among the teachers, else simcse."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,18 @@ def prepare(
         resolved, _ = resolve_members(bare)
         check_models(resolved, assemble(resolved))
     config = _with_first_bi_encoders(bare, layout)
+    teachers = _bi_encoders(config)
+    objective = options.objective or ("similarities" if teachers else "simcse")
     for member, ready in zip(bare.members, config.members, strict=True):
         if member != ready:
-            _tune(member, bare, text, out=layout.bootstrap(str(member.name)).root, objective=options.objective)
+            _tune(
+                member,
+                bare,
+                text,
+                out=layout.bootstrap(str(member.name)).root,
+                objective=objective,
+                teachers=teachers if objective == "similarities" else [],
+            )
     start = assemble(resolve_members(config)[0])[0].start
     mining = MinePairs(start, text, options.pairs, options.mix or DEFAULT_MIX, config.seed)
     mined = mining.done_in(layout.mining, keep_text=options.remine)
@@ -121,7 +131,21 @@ def _with_first_bi_encoders(config: RunConfig, layout: Layout) -> RunConfig:
     return config.model_copy(update={"members": tuple(members)})
 
 
-def _tune(member: MemberConfig, config: RunConfig, text: Text, *, out: Path, objective: ObjectiveName) -> None:
+def _bi_encoders(config: RunConfig) -> list[str]:
+    """Return the bi-encoders among the teachers."""
+    specs = [teacher.spec for teacher in config.teachers if names_model(teacher.spec)]
+    return [spec for spec in specs if find_kind(spec) == "bi"]
+
+
+def _tune(
+    member: MemberConfig,
+    config: RunConfig,
+    text: Text,
+    *,
+    out: Path,
+    objective: ObjectiveName,
+    teachers: Sequence[str],
+) -> None:
     """Make a member's first bi-encoder in stage 0, on the run's device, in its precision and with its trackers."""
     bootstrap(
         text,
@@ -135,6 +159,7 @@ def _tune(member: MemberConfig, config: RunConfig, text: Text, *, out: Path, obj
         precision=config.precision,
         trackers=config.trackers,
         fast=None if config.fast else False,
+        teachers=teachers,
     )
 
 

@@ -19,9 +19,9 @@ from trans_encoder.distill.labels import (
     check_varied,
     fingerprint_of,
 )
+from trans_encoder.distill.preparing import Miner
 from trans_encoder.distill.results import Result, conclude, harm_notes, idle
 from trans_encoder.distill.team import Team, assemble, resolve_members, settings_of
-from trans_encoder.distill.work import Miner
 from trans_encoder.encoders import best_device
 from trans_encoder.errors import DataError
 from trans_encoder.progress import progress
@@ -68,8 +68,7 @@ def run(
     ):
         note_environment(folder.layout.environment, device=best_device())
         steps = CycleStages(folder, config, judge, miner, terms.held_out, terms.teachers)
-        steps.prepare(terms.team, pairs)
-        team, cycles = _run_cycles(terms.team, steps)
+        team, cycles = _run_cycles(steps.prepare(terms.team, pairs), steps)
         if cycles < config.cycles:
             notes.append(f"stopped after cycle {cycles} of {config.cycles}: nothing more was gained for any member")
             logger.warning(notes[-1])
@@ -140,10 +139,12 @@ def _run_cycles(team: Team, steps: CycleStages) -> tuple[Team, int]:
 def _stage_count(config: RunConfig, cycles: int, *, remined: bool) -> int:
     """Count pairs and starts, the labels and trainings of each cycle, the history, the kept models and the result.
 
-    Pairs that are mined again are one stage more in every cycle but the first, and so are the start's labels of them.
+    Each start that loses common directions is one stage more. Pairs that are mined again are one stage more in every
+    cycle but the first, and so are the start's labels of them.
     """
     kinds, members = (1 if config.formulation == "bi" else 2), len(config.members)
     labelled_again = config.anchor or config.teachers or config.scale not in (None, "none")
     again = (cycles - 1) * (2 if labelled_again else 1) if remined else 0
     labellings = members if config.strategy == "sequential-ensemble" else 1
-    return 2 + cycles * kinds * (labellings + members) + again + 1 + kinds * members + 1
+    cleared = sum(bool(member.directions) for member in config.members)
+    return 2 + cleared + cycles * kinds * (labellings + members) + again + 1 + kinds * members + 1

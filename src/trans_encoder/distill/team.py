@@ -117,6 +117,12 @@ class Member:
     cross: ModelRef | None = None
     supervised: bool = False
     """Whether the start may have been trained on labels."""
+    directions: int = 0
+    """Common directions that are removed from the start's embeddings."""
+
+    def with_start(self, start: ModelRef) -> Self:
+        """Return the member with another first bi-encoder to label with and to start students from."""
+        return replace(self, start=start, bi=start)
 
     def with_bi(self, bi: ModelRef) -> Self:
         """Return the member with a new bi-encoder."""
@@ -154,6 +160,8 @@ SMALL_STEPS = 2e-5
 """Highest learning rate of a bi-encoder whose start may know labels and has no other teacher, if not given."""
 TEAM_STEPS = 5e-5
 """The same where other models teach it: see docs/results.md."""
+DIRECTIONS = 3
+"""Common directions that are removed from a start's embeddings, if not given, where it was made without labels."""
 MERGE = 0.75
 """Share of the student in a new bi-encoder's weights, if not given, where the start may know labels."""
 
@@ -177,7 +185,10 @@ def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
         pooling = member.pooling or known_pooling(member.bi)
         said = config.supervised if member.supervised is None else member.supervised
         supervised = may_know_labels(member.bi) if said is None else said
-        found = {"plm": origin.plm, "pooling": pooling, "supervised": supervised}
+        directions = config.directions if member.directions is None else member.directions
+        if directions is None:
+            directions = 0 if supervised or member.bi in KNOWN else DIRECTIONS
+        found = {"plm": origin.plm, "pooling": pooling, "supervised": supervised, "directions": directions}
         members.append(member.model_copy(update=found))
     several = len(members) + len(config.teachers) > 1 and config.strategy != "sequential-ensemble"
     careful = any(member.supervised for member in members)
@@ -243,7 +254,8 @@ def _member(member: MemberConfig, config: RunConfig) -> Member:
         both_orders=config.both_orders and config.both_orders_labels,
     )
     given = replace(start, max_tokens=None)
-    return Member(start.name, given, start, plm, bi=start, supervised=bool(member.supervised))
+    supervised, directions = bool(member.supervised), member.directions or 0
+    return Member(start.name, given, start, plm, bi=start, supervised=supervised, directions=directions)
 
 
 def may_know_labels(model: str) -> bool:

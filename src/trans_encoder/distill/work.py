@@ -5,10 +5,10 @@ so that it can be sent to another process.
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Literal, cast
 
 from trans_encoder.config import Scale, TrainingPlan
 from trans_encoder.data import PairSet
@@ -48,81 +48,12 @@ from trans_encoder.ranks import is_first_rank
 from trans_encoder.runs import (
     CutsRecord,
     HistoryLine,
-    StartEntry,
-    StartRecord,
     TrainingRecord,
     scratch,
     tracked,
     training_record,
     write_record,
 )
-
-
-@dataclass(frozen=True)
-class SavePairs:
-    """Put the training pairs into the run folder."""
-
-    pairs: PairSet
-
-    def __call__(self, path: Path) -> None:
-        """Write the pairs."""
-        self.pairs.save(path)
-
-
-class Miner(Protocol):
-    """Finds pairs with the help of bi-encoders; the same ones find the same pairs. Small enough to be sent around."""
-
-    @property
-    def fingerprint(self) -> Mapping[str, Any]:
-        """Tell apart miners that find different pairs: their text and settings."""
-
-    def __call__(self, encoders: Sequence[ModelRef], *, cycle: int) -> PairSet:
-        """Return the pairs of a cycle."""
-
-
-@dataclass(frozen=True)
-class MineAgain:
-    """Mine pairs for a later cycle into the run folder, without those held out for validation."""
-
-    miner: Miner
-    encoders: tuple[ModelRef, ...]
-    cycle: int
-    held_out: PairSet | None
-
-    def __call__(self, path: Path) -> None:
-        """Write the pairs."""
-        pairs = self.miner(self.encoders, cycle=self.cycle)
-        if self.held_out is not None:
-            pairs = pairs.without(self.held_out)
-        if len(pairs) < 2:
-            raise RunError(
-                f"cycle {self.cycle}: mining again gave {len(pairs)} pairs that are not held out, a cycle needs at "
-                f"least 2; give more text, or train without remine"
-            )
-        pairs.save(path)
-
-
-@dataclass(frozen=True)
-class JudgeStarts:
-    """Score the members' first bi-encoders."""
-
-    starts: tuple[ModelRef, ...]
-    judge: Judge | None
-
-    def __call__(self, path: Path) -> None:
-        """Write each start's score, or null without a judge."""
-        starts = {start.name: self._entry(start) for start in self.starts}
-        if is_first_rank():
-            write_record(path, StartRecord(starts))
-
-    def _entry(self, start: ModelRef) -> StartEntry:
-        if self.judge is None:
-            return StartEntry(source=start.source, score=None)
-        try:
-            score = self.judge(start)  # by reference: texts that are unknown to the model are refused
-            return StartEntry(source=start.source, score=score, flips=told_flips(start.load()))
-        except DataError as error:
-            raise RunError(f"start of {start.name}: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from trans_encoder.config import Kind, PoolingMode
@@ -112,6 +112,12 @@ class BiEncoder(Loaded):
             model = _remade([body, *list(like.model)[1:]], like=like.model)
         model.max_seq_length = like.max_tokens
         return cls(model, name=str(folder), fast=like.fast)
+
+    def followed_by(self, module: nn.Module) -> Self:
+        """Return the encoder with one more module after its own."""
+        model = _remade([*self.model, module], like=self.model)
+        model.max_seq_length = self.max_tokens
+        return type(self)(model, name=self.name, fast=self.fast)
 
     @property
     def pooling(self) -> str:

@@ -89,6 +89,10 @@ class Layout:
         """Return the labels that the members' first bi-encoders give to the pairs which a later cycle mined."""
         return self._cycle(cycle) / "start-labels.parquet"
 
+    def cleared_start(self, member: str) -> Path:
+        """Return a member's first bi-encoder without common directions, where these are removed."""
+        return self.root / "starts" / member
+
     def student(self, cycle: int, member: str, kind: Kind) -> Path:
         """Return the encoder that a member's student became in a cycle."""
         return self._cycle(cycle) / member / kind

@@ -11,7 +11,7 @@ from trans_encoder.cli.texts import ColumnOption, Language, LineOption, TextPath
 from trans_encoder.config import PoolingMode
 from trans_encoder.progress import show_progress
 
-_NAMES = ("text", "model", "out", "objective", "preset", "dev", "pooling", "seed", "trust_remote_code")
+_NAMES = ("text", "model", "out", "objective", "teacher", "preset", "dev", "pooling", "seed", "trust_remote_code")
 _OPTIONS = {name: f"--{name.replace('_', '-')}" for name in _NAMES}
 
 
@@ -20,9 +20,17 @@ def bootstrap(
     model: Annotated[str, typer.Option("--model", metavar="PLM", help="A folder or hub name of any encoder.")],
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="The model goes to FOLDER/bi.")],
     objective: Annotated[
-        Literal["simcse", "mirror", "neighbours"],
-        typer.Option("--objective", help="What is alike: views by dropout, masked views, or adjacent sentences."),
-    ] = "simcse",
+        Literal["simcse", "mirror", "neighbours", "similarities"] | None,
+        typer.Option(
+            "--objective",
+            help="What is alike: views by dropout (simcse, the default), masked views, adjacent sentences, or what "
+            "the teachers say (similarities, the default with teachers).",
+        ),
+    ] = None,
+    teacher: Annotated[
+        list[str] | None,
+        typer.Option("--teacher", metavar="MODEL", help="A bi-encoder whose similarities are learnt; repeatable."),
+    ] = None,
     preset: Annotated[
         Literal["small", "paper"], typer.Option("--preset", help="For small encoders on a CPU, or as published.")
     ] = "small",
@@ -45,9 +53,10 @@ def bootstrap(
     trust_remote_code: TrustRemoteCode = False,
     json: Json = False,
 ) -> None:
-    """Tune a language model into a first bi-encoder, from raw text alone.
+    """Tune a language model into a first bi-encoder, from raw text alone or with bi-encoders as teachers.
 
-    A checkpoint that already embeds sentences does not need this. Killed at any point, the same command continues.
+    A checkpoint that already embeds sentences does not need this, unless a small model shall learn from larger ones:
+    then give these as teachers. Killed at any point, the same command continues.
 
     Example: `trans-encoder bootstrap --text corpus.txt --model bert-base-uncased --out start`
     """
@@ -56,6 +65,7 @@ def bootstrap(
     from trans_encoder.runs import TuningRecord, read_record, training_record
 
     overrides = read_settings(assignments, options=_OPTIONS)
+    objective = objective or ("similarities" if teacher else "simcse")
     with show_progress():
         test = Reading(columns, skip_bad).test_set(dev) if dev else None
         encoder = run(
@@ -63,6 +73,7 @@ def bootstrap(
             model,
             out=out,
             objective=objective,
+            teachers=teacher or (),
             preset=preset,
             seed=seed,
             dev=test,

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError
 from trans_encoder.config import OptimisationPlan
 from trans_encoder.errors import ConfigurationError
 
-ObjectiveName = Literal["simcse", "mirror", "neighbours"]
+ObjectiveName = Literal["simcse", "mirror", "neighbours", "similarities"]
 PresetName = Literal["small", "paper"]
 
 
@@ -16,11 +16,14 @@ class ContrastPlan(OptimisationPlan):
     """How a first bi-encoder is tuned."""
 
     objective: ObjectiveName = "simcse"
-    """A sentence's other view: by dropout (simcse), a masked span and dropped heads (mirror), the next (neighbours)."""
+    """A sentence's other view: by dropout (simcse), a masked span and dropped heads (mirror), the next (neighbours).
+    Or no view, but what teachers say of every two sentences of a batch (similarities)."""
     max_sentences: int = Field(gt=1)
     """The most sentences that are used; a longer text is sampled."""
     temperature: float = Field(default=0.05, gt=0)
-    """The temperature of Eq. 1."""
+    """The temperature of Eq. 1, and of the student's cosines under similarities."""
+    teacher_temperature: float = Field(default=0.5, gt=0)
+    """similarities: the temperature of the teachers' cosines, counted in standard deviations of random pairs."""
     span_tokens: int = Field(default=5, gt=0)
     """mirror: number of adjacent tokens that are masked in one view."""
     drophead: float = Field(default=0.1, ge=0, lt=1)
@@ -52,13 +55,17 @@ PRESETS: dict[PresetName, dict[str, Any]] = {
 }
 """Settings by the preset's name; anything not in a preset has the default of its field."""
 
+_WITH_TEACHERS = {"learning_rate": 2e-4, "epochs": 3}
+"""What teachers change in the preset small: a student of them has more to learn than one that has itself alone."""
+
 
 def make_plan(preset: PresetName, *, objective: ObjectiveName, overrides: Mapping[str, Any]) -> ContrastPlan:
     """Resolve a preset and overrides into a plan."""
     if preset not in PRESETS:
         raise ConfigurationError(f"unknown preset {preset!r} of bootstrap; choose from: {', '.join(PRESETS)}")
     try:
-        return ContrastPlan.model_validate({**PRESETS[preset], "objective": objective, **overrides})
+        taught = _WITH_TEACHERS if objective == "similarities" and preset == "small" else {}
+        return ContrastPlan.model_validate({**PRESETS[preset], **taught, "objective": objective, **overrides})
     except ValidationError as error:
         problems = [f"{each['loc'][0]}: given {each['input']!r}, {each['msg']}" for each in error.errors()]
         raise ConfigurationError("\n  ".join(["the settings of bootstrap cannot be used:", *problems])) from error

@@ -10,7 +10,7 @@ OUT/
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,15 @@ from trans_encoder.distill.bootstrap.tuning import tune
 from trans_encoder.distill.judges import DevJudge, Judge
 from trans_encoder.distill.results import write_tuned_card
 from trans_encoder.distill.team import ModelRef, may_know_labels
-from trans_encoder.encoders import BiEncoder, Precision, TrainingOptions, check_length, check_precision
+from trans_encoder.encoders import (
+    BiEncoder,
+    Precision,
+    TrainingOptions,
+    check_length,
+    check_precision,
+    checked_name,
+    find_kind,
+)
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.files import atomic_folder
 from trans_encoder.ranks import is_first_rank, world_size
@@ -57,9 +65,12 @@ def bootstrap(
     trackers: tuple[str, ...] = (),
     fast: bool | None = None,
     keep_start: bool = True,
+    teachers: Sequence[str | Path] = (),
     **overrides: Any,
 ) -> BiEncoder:
     """Make a first bi-encoder of a PLM from raw text alone and leave it in `out`/bi.
+
+    With `objective="similarities"` it learns the similarities that `teachers`, other bi-encoders, see in the text.
 
     A dev set only chooses the best checkpoint: of the tuned ones, or with `keep_start` the model as it was if that is
     better than all of them. Overrides are fields of ContrastPlan. The same call continues a stopped
@@ -73,10 +84,12 @@ def bootstrap(
     check_trackers(trackers)
     check_precision(precision, device or "auto")
     plan = make_plan(preset, objective=objective, overrides=overrides)
+    taught_by = tuple(map(str, teachers))
+    check_teachers(objective, taught_by, trust_remote_code=trust_remote_code)
     test = TestSet("dev", dev) if isinstance(dev, PairSet) else dev
     judge = None if test is None else DevJudge(test)
     loading = (pooling, trust_remote_code, device, precision)
-    work = Bootstrap(str(model), text, plan, seed, judge, *loading, trackers, fast, keep_start)
+    work = Bootstrap(str(model), text, plan, seed, judge, *loading, trackers, fast, keep_start, taught_by)
     config, origin, folder = work.config(), work.origin(), run_folder(out)
     if not Layout(folder).manifest.exists():
         work.load()  # what is wrong with the model is told before anything is written
@@ -84,6 +97,21 @@ def bootstrap(
         run.complete([run.stage(run.layout.trained("bi"), origin, work)])
     made = Layout(folder).trained("bi")
     return BiEncoder.load(made, device=device, trust_remote_code=trust_remote_code, fast=fast)
+
+
+def check_teachers(objective: ObjectiveName, teachers: Sequence[str], *, trust_remote_code: bool) -> None:
+    """Refuse teachers that nothing would ask, and those that cannot embed a text by itself, before any work is done."""
+    if (objective == "similarities") != bool(teachers):
+        raise ConfigurationError(
+            "the objective similarities needs at least one teacher, and teachers need that objective; give "
+            "--objective similarities --teacher MODEL, where MODEL is a bi-encoder"
+        )
+    for teacher in teachers:
+        checked_name(teacher, trust_remote_code=trust_remote_code)
+        if find_kind(teacher) != "bi":
+            raise ConfigurationError(
+                f"teacher {teacher} is a cross-encoder, which has no similarities of single texts; give a bi-encoder"
+            )
 
 
 @dataclass(frozen=True)
@@ -103,11 +131,14 @@ class Bootstrap:
     fast: bool | None = None
     keep_start: bool = True
     """Save the model as it was where tuning made it worse on dev; a study of tuning must see the tuned one."""
+    teachers: tuple[str, ...] = ()
+    """Bi-encoders whose similarities are learnt."""
 
     def config(self) -> dict[str, Any]:
         """Return the settings as plain values."""
         fields = ("model", "seed", "pooling", "trust_remote_code")
         settings = {"plan": self.plan.model_dump(mode="json"), **{name: getattr(self, name) for name in fields}}
+        settings |= {"teachers": list(self.teachers)} if self.teachers else {}
         return settings if self.keep_start else {**settings, "keep_start": False}
 
     def origin(self) -> Mapping[str, Any]:
@@ -117,6 +148,7 @@ class Bootstrap:
             "text": {"sentences": len(self.text), "hash": self.text.hash},
             "judge": self.judge and self.judge.fingerprint,
             "model": model.fingerprint(),
+            **({"teachers": [teacher.fingerprint() for teacher in self._teachers()]} if self.teachers else {}),
         }
 
     def __call__(self, path: Path) -> None:
@@ -132,7 +164,7 @@ class Bootstrap:
             description=f"tuning {Path(self.model).name} ({self.plan.objective})",
         )
         with tracked(self.trackers, Layout(path.parent).tuning_logs):
-            training = tune(encoder, self.text, plan=self.plan, options=options)
+            training = tune(encoder, self.text, plan=self.plan, options=options, teachers=self._teachers())
         if start_score is not None and training.best_score is not None and start_score >= training.best_score:
             kept = "it is kept as it was" if self.keep_start else "the tuned one is kept all the same"
             logger.warning(
@@ -153,9 +185,18 @@ class Bootstrap:
             )
             write_record(training_record(temporary), record)
             card = write_tuned_card(
-                self.model, sentences=len(self.text), plan=self.plan, supervised=may_know_labels(self.model)
+                self.model,
+                sentences=len(self.text),
+                plan=self.plan,
+                supervised=any(map(may_know_labels, (self.model, *self.teachers))),
+                teachers=self.teachers,
             )
             (temporary / "README.md").write_text(card, encoding="utf-8")
+
+    def _teachers(self) -> list[ModelRef]:
+        """Return references to the teachers, which read whole texts with their own prompts."""
+        settings = {"device": self.device, "trust_remote_code": self.trust_remote_code, "fast": self.fast}
+        return [ModelRef(teacher, "bi", teacher, max_tokens=None, **settings) for teacher in self.teachers]
 
     def load(self) -> BiEncoder:
         """Load the model as it is before the tuning."""

@@ -1,7 +1,9 @@
 """Contrastive tuning of an encoder on the sentences of a text (section 2.1)."""
 
 import logging
+from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -9,16 +11,31 @@ import pyarrow as pa
 from trans_encoder.data import Text
 from trans_encoder.distill.bootstrap.contrast import Contrast
 from trans_encoder.distill.bootstrap.plan import ContrastPlan
+from trans_encoder.distill.bootstrap.similarities import Similarities
 from trans_encoder.distill.bootstrap.views import dropped_heads, has_dropout
+from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders import BiEncoder, Training, TrainingOptions, fit
+from trans_encoder.encoders.loading import set_dropout
 from trans_encoder.encoders.tokens import Integers, PairTokens, tokenise
 from trans_encoder.errors import ConfigurationError, DataError
 
 logger = logging.getLogger(__name__)
 
 
-def tune(encoder: BiEncoder, text: Text, *, plan: ContrastPlan, options: TrainingOptions) -> Training:
-    """Tune the encoder by the plan's objective and return it with its best (or last) weights."""
+def tune(
+    encoder: BiEncoder,
+    text: Text,
+    *,
+    plan: ContrastPlan,
+    options: TrainingOptions,
+    teachers: Sequence[ModelRef] = (),
+) -> Training:
+    """Tune the encoder by the plan's objective and return it with its best (or last) weights.
+
+    The objective similarities needs bi-encoders as teachers; the others have none.
+    """
+    if plan.objective == "similarities":
+        return _imitate(encoder, text, plan=plan, options=options, teachers=teachers)
     positives = tokenised(encoder, text, find_positives(text, plan=plan, seed=options.seed), plan=plan)
     if plan.objective == "simcse" and not has_dropout(encoder):
         raise ConfigurationError(
@@ -28,6 +45,20 @@ def tune(encoder: BiEncoder, text: Text, *, plan: ContrastPlan, options: Trainin
     with dropped_heads(encoder, probability=plan.drophead) if mirror else nullcontext():
         objective = Contrast(encoder, positives, plan=plan, seed=options.seed)
         return fit(encoder, objective, plan=plan, options=options)
+
+
+def _imitate(
+    encoder: BiEncoder, text: Text, *, plan: ContrastPlan, options: TrainingOptions, teachers: Sequence[ModelRef]
+) -> Training:
+    """Let the encoder learn its teachers' similarities of the sentences of each batch."""
+    used = find_positives(text, plan=plan, seed=options.seed)[:, 0]
+    sentences = text.sentences.take(pa.array(used))
+    # One teacher after the other, so that one model at a time is in memory.
+    embeddings = [cast(BiEncoder, teacher.load()).encode(sentences) for teacher in teachers]
+    most = plan.given_tokens or encoder.token_limit
+    set_dropout(encoder.model, 0.0)  # the targets are exact
+    tokens = tokenise(encoder.model.tokenizer, sentences, max_tokens=most)
+    return fit(encoder, Similarities(encoder, tokens, embeddings, plan=plan), plan=plan, options=options)
 
 
 def find_positives(text: Text, *, plan: ContrastPlan, seed: int) -> Integers:

@@ -23,6 +23,7 @@ from trans_encoder.distill.labels.teachers import (
     assemble_teachers,
     check_models,
     name_functions,
+    names_model,
     views_of,
 )
 
@@ -46,6 +47,7 @@ __all__ = [
     "fingerprint_of",
     "label",
     "name_functions",
+    "names_model",
     "on_scale_of",
     "parts",
     "uniform_ranks",

@@ -275,6 +275,11 @@ def _may_be_strong(teacher: Teacher) -> bool:
     return not (isinstance(teacher, ModelRef) and teacher.kind == "bi") or may_know_labels(teacher.source)
 
 
+def names_model(spec: str) -> bool:
+    """Whether a teacher is a model, rather than a view, a function or a file of scores."""
+    return not (spec in VIEWS or spec.startswith((FUNCTION, f"{TOKENS}:")) or spec.endswith(_SCORE_FILES))
+
+
 def _teacher(teacher: TeacherConfig, config: RunConfig, team: Team, functions: Mapping[str, ScoreFunction]) -> Teacher:
     found = _found(teacher, config, team, functions)
     if teacher.prompts is not None and found.kind not in ("bi", TOKENS):

@@ -63,14 +63,17 @@ def write_card(chosen: Candidate, start: Candidate, *, facts: Facts, lengths: st
     )
 
 
-def write_tuned_card(model: str, *, sentences: int, plan: OptimisationPlan, supervised: bool) -> str:
-    """Write the card of a bi-encoder that was tuned contrastively, from a model that may know labels (`supervised`)."""
+def write_tuned_card(
+    model: str, *, sentences: int, plan: OptimisationPlan, supervised: bool, teachers: Sequence[str] = ()
+) -> str:
+    """Write the card of a bi-encoder tuned on plain text; it or its teachers may know labels (`supervised`)."""
+    by = f", taught by {' and '.join(escaped(shown(each)) for each in teachers)}" if teachers else ""
     return "\n".join(
         [
             *_head(bi=True, supervised=supervised, bases=[model]),
-            f"# {escaped(shown(model))}, tuned contrastively",
+            f"# {escaped(shown(model))}, {'taught' if teachers else 'tuned contrastively'} on plain text",
             "",
-            f"Made by trans-encoder {version('trans-encoder')} from {escaped(shown(model))} and plain text.",
+            f"Made by trans-encoder {version('trans-encoder')} from {escaped(shown(model))} and plain text{by}.",
             "",
             "## Use",
             "",

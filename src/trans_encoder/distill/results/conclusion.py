@@ -93,7 +93,7 @@ def conclude(team: Team, steps: CycleStages, pairs: PairSet, *, cycles: int, not
             )
             kept[kind].append(best.model.at(place, pooling=None, max_tokens=None))
         results[member.name] = MemberResult(
-            source=member.start.source,
+            source=member.given.source,
             start_score=start.score,
             bi=chosen["bi"],
             cross=chosen.get("cross"),
@@ -156,7 +156,7 @@ def _harm_note(member: Member, views: Sequence[str]) -> str:
 
 def _may_be_strong(member: Member) -> bool:
     """Whether a start may be stronger than shared wording: trained on labels, or one of the released checkpoints."""
-    return member.supervised or member.start.source in KNOWN
+    return member.supervised or member.given.source in KNOWN
 
 
 def _compare(member: Member, best: Candidate, start: Candidate, *, kind: Kind, judge: Judge | None) -> Verdict:

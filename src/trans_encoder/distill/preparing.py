@@ -1,0 +1,104 @@
+"""What comes before the first labels of a run, and of a later cycle: the pairs, and the members' starts.
+
+As in `distill.work`, each is a small immutable object that is called with the path of its result.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from trans_encoder.data import PairSet
+from trans_encoder.distill.judges import Judge
+from trans_encoder.distill.team import ModelRef
+from trans_encoder.encoders import BiEncoder
+from trans_encoder.encoders.directions import without_common_directions
+from trans_encoder.errors import DataError, RunError
+from trans_encoder.evaluation.probe import told_flips
+from trans_encoder.files import atomic_folder
+from trans_encoder.ranks import is_first_rank
+from trans_encoder.runs import StartEntry, StartRecord, write_record
+
+
+@dataclass(frozen=True)
+class SavePairs:
+    """Put the training pairs into the run folder."""
+
+    pairs: PairSet
+
+    def __call__(self, path: Path) -> None:
+        """Write the pairs."""
+        self.pairs.save(path)
+
+
+class Miner(Protocol):
+    """Finds pairs with the help of bi-encoders; the same ones find the same pairs. Small enough to be sent around."""
+
+    @property
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Tell apart miners that find different pairs: their text and settings."""
+
+    def __call__(self, encoders: Sequence[ModelRef], *, cycle: int) -> PairSet:
+        """Return the pairs of a cycle."""
+
+
+@dataclass(frozen=True)
+class MineAgain:
+    """Mine pairs for a later cycle into the run folder, without those held out for validation."""
+
+    miner: Miner
+    encoders: tuple[ModelRef, ...]
+    cycle: int
+    held_out: PairSet | None
+
+    def __call__(self, path: Path) -> None:
+        """Write the pairs."""
+        pairs = self.miner(self.encoders, cycle=self.cycle)
+        if self.held_out is not None:
+            pairs = pairs.without(self.held_out)
+        if len(pairs) < 2:
+            raise RunError(
+                f"cycle {self.cycle}: mining again gave {len(pairs)} pairs that are not held out, a cycle needs at "
+                f"least 2; give more text, or train without remine"
+            )
+        pairs.save(path)
+
+
+@dataclass(frozen=True)
+class JudgeStarts:
+    """Score the members' first bi-encoders."""
+
+    starts: tuple[ModelRef, ...]
+    judge: Judge | None
+
+    def __call__(self, path: Path) -> None:
+        """Write each start's score, or null without a judge."""
+        starts = {start.name: self._entry(start) for start in self.starts}
+        if is_first_rank():
+            write_record(path, StartRecord(starts))
+
+    def _entry(self, start: ModelRef) -> StartEntry:
+        if self.judge is None:
+            return StartEntry(source=start.source, score=None)
+        try:
+            score = self.judge(start)  # by reference: texts that are unknown to the model are refused
+            return StartEntry(source=start.source, score=score, flips=told_flips(start.load()))
+        except DataError as error:
+            raise RunError(f"start of {start.name}: {error}") from error
+
+
+@dataclass(frozen=True)
+class ClearDirections:
+    """Remove common directions from a start's embeddings, found on the texts of the pairs."""
+
+    start: ModelRef
+    pairs: Path
+    count: int
+
+    def __call__(self, path: Path) -> None:
+        """Write the start with a module that removes them."""
+        texts = PairSet.open(self.pairs).distinct().sentences
+        cleared = without_common_directions(cast(BiEncoder, self.start.load()), texts, count=self.count)
+        if is_first_rank():
+            with atomic_folder(path) as temporary:
+                cleared.save(temporary)
