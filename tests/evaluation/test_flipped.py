@@ -18,6 +18,9 @@ from trans_encoder.evaluation.flips import written_flips
         ("The dog bites a man", "The man bites the dog", "roles"),
         ("Fly from Oslo to Rome", "Fly from Rome to Oslo", "roles"),
         ("Why is Python slower than Java?", "Why is Java slower than Python?", "roles"),
+        ("Do you ship to Norway?", "Do you ship to Japan?", "names"),
+        ("How do I get from New York to Rome?", "How do I get from Boston to Rome?", "names"),
+        ("the app crashes in Firefox on start", "the app crashes in Safari on start", "names"),
     ],
 )
 def test_a_flip_is_named(first, second, expected):
@@ -40,6 +43,13 @@ def test_a_flip_is_named(first, second, expected):
         ("Cancel my subscription", "cancel the subscription!"),
         ("", "not"),
         ("\U0001f600", "7"),
+        ("He met the Russian envoy", "He met the Russia envoy"),
+        ("Does Microsoft sell it?", "Does MS sell it?"),
+        ("Is it sold in Britain?", "Is it sold in the UK?"),
+        ("Who is Obama?", "Who is Barack Obama?"),
+        ("Rain Expected In Oslo Today", "Rain Expected In Rome Today"),
+        ("Pay by card", "Order by card"),
+        ("I paid by Visa", "I paid by cheque"),
     ],
 )
 def test_other_differences_are_left_to_the_models(first, second):

@@ -52,7 +52,7 @@ def find_duplicates(
 
     The models are those of the index or of a finished `run`, or `models` (several are a team) and, to look twice,
     `cross`. Pairs are accepted up to an expected `precision`, from a `threshold` of the score on, or else where the
-    expected F1 is best. Texts that differ by a negation, a number or exchanged words alone are kept apart, unless
+    expected F1 is best. Texts that differ by a negation, number, name or exchanged words alone are kept apart, unless
     `flips` lets them count as the same. With `against`, rows are compared with those of another source only.
     """
     names = [models] if isinstance(models, str) else list(models or [])

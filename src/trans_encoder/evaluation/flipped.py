@@ -1,4 +1,4 @@
-"""Whether a flip is all that separates two texts: same words, but a negation, a number or two words exchanged.
+"""Whether a flip is all that separates two texts: same words, but a negation, a number, a name, or two exchanged.
 
 Models score such pairs as if they meant the same, although they do not (see `probe`). The rule is strict on purpose:
 one other content word, and the texts are left to the models. Words are English; in other languages only numbers and
@@ -11,9 +11,11 @@ from typing import Literal
 
 from trans_encoder.evaluation.flips import NEGATION
 
-Difference = Literal["negation", "numbers", "roles"]
+Difference = Literal["negation", "numbers", "names", "roles"]
 
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d]+|[,&/]")
+_WORD, _STOPS = re.compile(r"[^\W_]+"), re.compile(r"[.!?:\n\"\u201c]")
+_LONGEST_NAME, _LONGEST_ABBREVIATION = 3, 4
 _THOUSANDS = re.compile(r",(?=\d{3}\b)")
 _CONTRACTED = re.compile(r"\b(ca|wo|sha)n['\u2019]t\b|\bcannot\b|n['\u2019]t\b", re.IGNORECASE)
 _IGNORED = {
@@ -34,7 +36,7 @@ def flip_between(first: str, second: str) -> Difference | None:
     """Return the flip that alone makes two texts differ, or None if more or nothing of weight does."""
     words = wording(first)
     if not words or words != wording(second):
-        return None
+        return "names" if _have_other_names(first, second) else None
     if _negates(first) != _negates(second):
         return None if _is_yes_or_no(first) or _is_yes_or_no(second) else "negation"
     one, other = _tokens(first), _tokens(second)
@@ -47,11 +49,64 @@ def flip_between(first: str, second: str) -> Difference | None:
 def wording(text: str) -> tuple[str, ...]:
     """Return the content words of a text in alphabetical order, without negations and numbers.
 
-    Only texts of the same wording can differ by a flip alone, so this tells quickly where to look.
+    Only texts of the same wording can differ by a flip alone, but for names: see `frame`.
     """
     ignored = _DETERMINERS | _AUXILIARIES | _FILLERS
     words = _tokens(NEGATION.sub(" ", _CONTRACTED.sub(" not ", text)))
     return tuple(sorted(_stem(word) for word in words if word[0].isalpha() and word not in ignored))
+
+
+def frame(text: str) -> tuple[str, ...]:
+    """Return the words of a text without its names; only texts of the same frame can differ by a name alone."""
+    return tuple(word.lower() for word, named in _named(text) if not named)
+
+
+def _have_other_names(first: str, second: str) -> bool:
+    """Return whether a name in the place of another, up to three words each, is all that separates two texts."""
+    one, other = _named(first), _named(second)
+    start = 0
+    while start < min(len(one), len(other)) and one[start][0].lower() == other[start][0].lower():
+        start += 1
+    end = 0
+    while end < min(len(one), len(other)) - start and one[-1 - end][0].lower() == other[-1 - end][0].lower():
+        end += 1
+    runs = one[start : len(one) - end], other[start : len(other) - end]
+    if not all(0 < len(run) <= _LONGEST_NAME and all(named for _, named in run) for run in runs):
+        return False
+    names = [[word for word, _ in run] for run in runs]
+    return not any(_are_variants(name, another) for name in names[0] for another in names[1]) and not _abbreviates(
+        *map("".join, names)
+    )
+
+
+def _named(text: str) -> list[tuple[str, bool]]:
+    """Return the words of a text and whether each is a name: a capital within a sentence of mostly small letters."""
+    found = list(_WORD.finditer(text))
+    capital = [match[0][0].isupper() for match in found]
+    begins = [
+        place == 0 or bool(_STOPS.search(text[found[place - 1].end() : match.start()]))
+        for place, match in enumerate(found)
+    ]
+    within = [big for big, first in zip(capital, begins, strict=True) if not first]
+    headline = 2 * sum(within) > len(within)
+    return [
+        (match[0], big and not first and not headline and match[0].lower() != "i")
+        for match, big, first in zip(found, capital, begins, strict=True)
+    ]
+
+
+def _are_variants(one: str, other: str) -> bool:
+    """Return whether two words may be spellings or forms of one name: Russia and Russian, WW2 and WWII."""
+    short, long = sorted((one.casefold(), other.casefold()), key=len)
+    common = next((place for place, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
+    return common >= 4 or 2 * common >= len(long)
+
+
+def _abbreviates(one: str, other: str) -> bool:
+    """Return whether only one of two names looks like an abbreviation: UK and Britain, MS and Microsoft."""
+    return (one.isupper() and len(one) <= _LONGEST_ABBREVIATION) != (
+        other.isupper() and len(other) <= _LONGEST_ABBREVIATION
+    )
 
 
 def _tokens(text: str) -> list[str]:

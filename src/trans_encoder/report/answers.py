@@ -16,7 +16,7 @@ from trans_encoder.report.page import asset, policy, templates
 
 _GROUPS, _PAIRS = 200, 40  # shown on one page
 _WIDTH, _HEIGHT = 320, 150
-_DIFFERENCES = {"negation": "a negation", "numbers": "a number", "roles": "exchanged words"}
+_DIFFERENCES = {"negation": "a negation", "numbers": "a number", "names": "a name", "roles": "exchanged words"}
 
 
 def write_duplicates(found: Duplicates, path: Path, *, title: str) -> Path:

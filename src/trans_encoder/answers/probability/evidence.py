@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trans_encoder.answers.retrieval import Positions
-from trans_encoder.evaluation.flipped import Difference, flip_between, wording
+from trans_encoder.evaluation.flipped import Difference, flip_between, frame, wording
 from trans_encoder.evaluation.flips import NEGATION
 
 TEXT_FEATURES = ("numbers", "negation")
@@ -44,10 +44,13 @@ def flips_of(texts: pa.ChunkedArray, left: Positions, right: Positions) -> Diffe
     found = np.full(len(left), None, dtype=object)
     used, place = np.unique(np.concatenate([left, right]), return_inverse=True)
     strings: list[Any] = texts.take(pa.array(used)).to_pylist()
-    # Millions of pairs may be asked about, and few have the same wording: only these are looked at one by one.
-    words = np.array([hash(wording(text)) for text in strings], dtype=np.int64)
+    # Millions of pairs may be asked about, and few have the same wording or frame: only these are looked at one by one.
     first, second = place[: len(left)], place[len(left) :]
-    for pair in np.flatnonzero(words[first] == words[second]).tolist():
+    candidates = np.zeros(len(left), dtype=bool)
+    for key in (wording, frame):
+        hashes = np.array([hash(key(text)) for text in strings], dtype=np.int64)
+        candidates |= hashes[first] == hashes[second]
+    for pair in np.flatnonzero(candidates).tolist():
         found[pair] = flip_between(strings[first[pair]], strings[second[pair]])
     return found
 

@@ -39,7 +39,7 @@ def duplicates(
         bool,
         typer.Option(
             "--flips/--no-flips",
-            help="Whether texts that differ by a negation, a number or exchanged words alone count as the same.",
+            help="Whether texts that differ by a negation, number, name or exchanged words alone count as the same.",
         ),
     ] = False,
     id_column: IdColumn = None,
@@ -129,5 +129,5 @@ def _shown(found: "Duplicates", out: Path, page: Path) -> Shown:
         )
     if apart := found.summary["kept_apart"]:
         several = "1 pair that differs" if apart == 1 else f"{apart:,} pairs that differ"
-        lines.append(f"Kept apart: {several} by a negation, a number or exchanged words alone (shown on the page)")
+        lines.append(f"Kept apart: {several} by a negation, number, name or exchanged words alone (shown on the page)")
     return [*lines, f"Pairs and groups: {out}", f"Page: {page}"]

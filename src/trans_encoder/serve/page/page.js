@@ -1,7 +1,7 @@
 "use strict";
 // Everything that comes from the server is put into the page as text, never as HTML.
 const byId = (id) => document.getElementById(id);
-const differences = { negation: "a negation", numbers: "a number", roles: "exchanged words" };
+const differences = { negation: "a negation", numbers: "a number", names: "a name", roles: "exchanged words" };
 const differs = (one) => (one.differs ? [`differs by ${differences[one.differs]}`] : []);
 const percent = (value) => (value === null || value === undefined ? "" : `${Math.round(100 * value)} %`);
 
