@@ -8,6 +8,7 @@ from trans_encoder.answers.index import build_index
 from trans_encoder.data.corpus import Corpus
 from trans_encoder.encoders import CrossEncoder
 from trans_encoder.errors import ConfigurationError, DataError
+from trans_encoder.serve.service import Service
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +25,19 @@ def test_the_nearest_row_comes_first(index):
     assert hits[0].score == pytest.approx(1, abs=1e-3)
     assert len(hits) == 3
     assert hits[0].probability >= hits[-1].probability
+
+
+def test_changed_rows_do_not_hide_what_is_there(tmp_path, embedder):
+    """Earlier versions of a text stay among the vectors until the index is made again."""
+    build_index(
+        Corpus.from_texts(["a golden clock", "the old farmer sells a boat"], ids=["a", "b"]), tmp_path, models=embedder
+    )
+    for version in ("the old farmer sells a lamp", "the old farmer sells a bicycle", "the young singer"):
+        index = build_index(Corpus.from_texts([version], ids=["b"]), tmp_path, models=embedder)
+    assert index.embedded.unused == 3
+    assert {hit.id for hit in index.search("the old farmer sells a boat", top=2)} == {"a", "b"}
+    (answer,) = Service(index).same([{"text": "the old farmer sells a boat", "top": 2}])
+    assert {hit["id"] for hit in answer["hits"]} == {"a", "b"}
 
 
 def test_a_word_that_models_do_not_know_is_found(index):

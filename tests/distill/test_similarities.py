@@ -67,7 +67,7 @@ def test_a_bare_model_learns_its_teachers_similarities(bert, teacher, text, pair
     before, after = (spearmanr(each.score(pairs), wanted)[0] for each in (BiEncoder.load(bert), taught))
     assert 1 - after < 0.75 * (1 - before)
     config = json.loads((tmp_path / "config.json").read_text())
-    assert config["teachers"] == [str(teacher)]
+    assert config["teachers"] == [{"spec": str(teacher)}]
     card = (tmp_path / "bi" / "README.md").read_text()
     assert "taught on plain text" in card
     assert "unsupervised" not in card  # for all that is known, the teacher was trained on labels
@@ -87,7 +87,7 @@ def test_teachers_and_their_objective_belong_together(bert, text, tmp_path, argu
 
 def test_a_cross_encoder_cannot_teach_similarities(mutual, bert, text, tmp_path):
     cross = mutual / "best" / "bert-32" / "cross"
-    with pytest.raises(ConfigurationError, match="is a cross-encoder, which has no similarities of single texts"):
+    with pytest.raises(ConfigurationError, match="is a cross-encoder, which cannot embed single texts"):
         bootstrap(text, bert, out=tmp_path / "out", objective="similarities", teachers=[cross])
     assert not (tmp_path / "out").exists()
 
@@ -111,4 +111,4 @@ def test_a_run_from_text_teaches_a_bare_model_first(bert, teacher, text, tmp_pat
     )
     config = json.loads((tmp_path / "from-text" / "bert-32" / "config.json").read_text())
     assert config["plan"]["objective"] == "similarities"
-    assert config["teachers"] == [str(teacher)]
+    assert config["teachers"] == [{"spec": str(teacher)}]

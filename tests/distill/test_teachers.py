@@ -16,7 +16,8 @@ from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.writers import write_pairs
 from trans_encoder.distill.distil import distil
 from trans_encoder.distill.labels.pseudo_labels import PseudoLabels, Vote, agreed, label
-from trans_encoder.distill.labels.teachers import FunctionTeacher, LexicalTeacher, ScoreFile
+from trans_encoder.distill.labels.scales import pairs_to_ask
+from trans_encoder.distill.labels.teachers import FunctionTeacher, LexicalTeacher
 from trans_encoder.distill.planning import plan_run
 from trans_encoder.distill.results.ensemble import ensemble_run
 from trans_encoder.encoders import BiEncoder, CrossEncoder
@@ -35,6 +36,15 @@ RUN["cross"] = {**TINY_RUN["cross"], "learning_rate": 1e-4}
 def shared_words(pairs: list[tuple[str, str]]) -> list[float]:
     """A teacher as a user would write it: the number of words in common."""
     return [len(set(first.split()) & set(second.split())) for first, second in pairs]
+
+
+ASKED: list[tuple[str, str]] = []
+
+
+def counted_words(pairs: list[tuple[str, str]]) -> list[float]:
+    """The same, and what was asked is noted."""
+    ASKED.extend(pairs)
+    return shared_words(pairs)
 
 
 @pytest.fixture(scope="module")
@@ -114,16 +124,41 @@ def test_a_bi_encoder_learns_labels_on_its_own_scale(taught, monkeypatch, bert, 
     assert spearmanr(targets, labels.scores).statistic > 0.999
 
 
-def test_the_same_call_again_asks_no_teacher(taught, bert, roberta, reranker, pairs):
-    def broken(pairs):
-        raise AssertionError("asked again")
-
+def test_the_same_call_again_changes_nothing(taught, bert, roberta, reranker, pairs):
     folder = taught.folder.parent
-    broken.__name__ = "shared_words"
     before = contents(taught.folder)
     teachers = [str(roberta), f"{reranker}=0.5", "lexical=0.3", "tokens", str(folder / "people.jsonl"), shared_words]
     distil(pairs, f"{bert}={reranker}", teachers=teachers, out=taught.folder, **RUN)
     assert contents(taught.folder) == before
+
+
+def test_without_a_dev_set_no_teacher_is_asked_twice_about_a_pair(bert, pairs, tmp_path):
+    """Held-out pairs judge both students of the cycle; a file that scores two pairs knows none or one of them."""
+    labelled = pairs.with_scores(np.arange(len(pairs)) / len(pairs))
+    with (tmp_path / "people.jsonl").open("w", encoding="utf-8") as file:
+        for first, second, score in labelled.rows(2):
+            file.write(json.dumps({"sentence1": first, "sentence2": second, "score": score}) + "\n")
+    ASKED.clear()
+    teachers = [str(tmp_path / "people.jsonl"), counted_words, "lexical"]
+    result = distil(pairs, str(bert), teachers=teachers, out=tmp_path / "run", **{**RUN, "selection": "label-free"})
+    assert len(ASKED) == len(pairs)
+    assert len(set(ASKED)) == len(set(ASKED) | {(first, second) for first, second, _ in pairs.rows()})
+    held_out = PseudoLabels.open(result.folder / "held-out.parquet")
+    assert list(held_out.by_teacher) == ["people.jsonl", "counted_words", "lexical"]
+    assert len(held_out) + len(PairSet.open(result.folder / "pairs.arrow")) == len(pairs)
+
+
+def test_a_file_that_scores_none_of_the_pairs_is_refused_before_any_work(bert, pairs, tmp_path):
+    (tmp_path / "people.jsonl").write_text('{"sentence1": "x", "sentence2": "y", "score": 1}\n', encoding="utf-8")
+    with pytest.raises(DataError, match="has a score for none of the 96 pairs"):
+        distil(pairs, str(bert), teachers=[str(tmp_path / "people.jsonl")], out=tmp_path / "run", **RUN)
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_other_teacher_cannot_disagree_so_the_costly_one_is_asked_about_random_pairs(pairs):
+    rows = pairs_to_ask({"only": np.arange(100, dtype=np.float32)}, share=0.1)
+    assert len(rows) == 10
+    assert rows.max() > 20
 
 
 def test_another_set_of_teachers_is_another_run(taught, bert, reranker, pairs):
@@ -164,12 +199,6 @@ def test_only_pairs_that_teachers_agree_on_are_kept(pairs):
 def test_what_a_function_must_not_return_is_refused(pairs, scores, match):
     with pytest.raises((DataError, RunError), match=match):
         label(pairs, [FunctionTeacher("f", lambda _: scores)])
-
-
-def test_a_file_that_knows_none_of_the_pairs_is_refused(pairs, tmp_path):
-    (tmp_path / "scores.csv").write_text("sentence1,sentence2,score\na,b,0.5\n", encoding="utf-8")
-    with pytest.raises(DataError, match="a score for none of the 96 pairs"):
-        ScoreFile("people", tmp_path / "scores.csv").score(pairs)
 
 
 def test_wording_scores_pairs_by_the_letters_they_share(dev):

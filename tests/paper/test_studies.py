@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from conftest import graded
 from trans_encoder.cli import app
-from trans_encoder.config import PRESETS, make_config
+from trans_encoder.config import PAPER_METHOD, PRESETS, make_config
 from trans_encoder.data.tasks import Task, TestSet, load_task
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.known import KNOWN
@@ -105,8 +105,9 @@ def test_a_study_with_the_preset_small_shows_the_papers_method(data, bert, tmp_p
     configs = [json.loads(path.read_text(encoding="utf-8")) for path in tmp_path.glob("runs/*/config.json")]
     assert len(configs) == 1
     method = make_config([str(bert)], preset="paper-sts")
-    for name in ("anchor", "patience", "scale", "merge", "both_orders_labels", "calibrate"):
+    for name in PAPER_METHOD:
         assert {config[name] for config in configs} == {getattr(method, name)}
+    assert {member["directions"] for config in configs for member in config["members"]} == {0}
 
 
 NOT_PRINTED = {"cycles", "pairs", "losses", "gradients"}

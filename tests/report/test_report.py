@@ -364,5 +364,6 @@ def test_real_run_has_a_report(tmp_path, bert, pairs, dev):
     assert outcomes[0].values[START] == pytest.approx(chosen.members["bert"].start_score, abs=0.01)
     assert outcomes[0].values[CROSS] == pytest.approx(chosen.members["bert"].cross.score, abs=0.01)
     page = read(write_report([run]))
-    for text in ("first", "second", "cycle 1: bi → cross", "cycle-1/bert/cross", "sentence-transformers"):
+    gradients = "cycle 1: gradient that BCE leaves"
+    for text in ("first", "second", "cycle 1: bi → cross", gradients, "cycle-1/bert/cross", "sentence-transformers"):
         assert text in page.text

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _DEPTH = 100
 """Texts that each kind of search brings, at the least."""
+MOST_UNUSED = 256
+"""Texts that no row has any more for which a search makes room, at the most."""
 _LOOKED_AT = 32
 """Texts that a cross-encoder re-ranks, at the least."""
 _RANK = 60  # the usual constant of reciprocal rank fusion
@@ -51,13 +53,14 @@ def search(index: "Index", text: str, *, top: int, where: str | None, cross: Cro
         raise DataError("the text to search for is empty; give some words")
     rows = index.embedded
     allowed = _allowed(rows, where)
-    depth = max(_DEPTH, top)
+    depth = max(_DEPTH, top) + min(rows.unused, MOST_UNUSED)
     vector = index.embedder.encode([text])
     dense = _dense(index, vector, depth) if allowed is None else _exact(rows, vector[0], np.flatnonzero(allowed), depth)
     lexical = index.lexical.search(text, depth if allowed is None else len(rows.texts))[0]
     if allowed is not None:
         lexical = lexical[allowed[lexical]][:depth]
-    found = _fused(dense, lexical)[: max(top, _LOOKED_AT)]
+    fused = _fused(dense, lexical)
+    found = fused[rows.first_row[fused] >= 0][: max(top, _LOOKED_AT)]
     cosines = rows.take_vectors(found) @ vector[0]
     texts = rows.texts.take(pa.array(found)).to_pylist()
     scores, likely = cosines, adjusted(text, texts, index.probability(cosines))

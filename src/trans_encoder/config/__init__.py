@@ -2,7 +2,7 @@
 
 from trans_encoder.config.participants import MemberConfig, PoolingMode, TeacherConfig
 from trans_encoder.config.plans import Kind, OptimisationPlan, TrainingPlan
-from trans_encoder.config.presets import PRESETS
+from trans_encoder.config.presets import PAPER_METHOD, PRESETS
 from trans_encoder.config.run_config import (
     EngineConfig,
     Inputs,
@@ -15,6 +15,7 @@ from trans_encoder.config.run_config import (
 )
 
 __all__ = [
+    "PAPER_METHOD",
     "PRESETS",
     "EngineConfig",
     "Inputs",

@@ -5,17 +5,23 @@ from typing import Any, Literal
 Preset = Literal["paper-sts", "paper-sts-large", "paper-binary", "paper-binary-large", "small"]
 
 
+PAPER_METHOD: dict[str, Any] = {
+    "anchor": 0.0,
+    "patience": 0,
+    "scale": "none",
+    "directions": 0,
+    "merge": 1.0,
+    "both_orders_labels": False,
+    "calibrate": False,
+}
+"""What the paper does where this package does more by default."""
+
+
 def _paper(*, cycles: int, cross_epochs: int, bi_epochs: int, bi_batch_size: int) -> dict[str, Any]:
     """Section 3 and its appendix: what the presets of the paper share, and where they differ."""
     return {
         "cycles": cycles,
-        "anchor": 0.0,
-        "patience": 0,
-        "scale": "none",
-        "directions": 0,
-        "merge": 1.0,
-        "both_orders_labels": False,
-        "calibrate": False,
+        **PAPER_METHOD,
         "cross": {
             "loss": "bce",
             "negatives": "raw",

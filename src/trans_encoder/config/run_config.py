@@ -68,8 +68,9 @@ class RunConfig(Frozen):
     supervised: bool | None = None
     """Whether members that do not say so themselves were trained on labels; found out if not given."""
     anchor: float | None = Field(default=None, ge=0, lt=1)
-    """Weight of the start's own scores in every later label: 0 is the paper's method. If not given, 0, but 0.7 where a
-    start may have been trained on labels, which then also learns in small steps."""
+    """Weight of the first labels, those of the starts and the frozen teachers, in all later ones: 0 is the paper's
+    method. If not given, 0, but 0.7 where a start may have been trained on labels, which then also learns in small
+    steps."""
     selection: Literal["label-free", "last"] = "label-free"
     """What compares cycles with the start without a dev set: signals that need no labels, or nothing (last)."""
     patience: int = Field(default=1, ge=0)

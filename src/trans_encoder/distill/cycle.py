@@ -4,15 +4,15 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from trans_encoder.config import RunConfig, Scale
 from trans_encoder.data import PairSet
 from trans_encoder.distill.judges import Judge
-from trans_encoder.distill.labels import Vote, fingerprint_of, parts, views_of
-from trans_encoder.distill.preparing import ClearDirections, JudgeStarts, MineAgain, Miner, SavePairs
+from trans_encoder.distill.labels import Known, Vote, fingerprint_of, parts, views_of
+from trans_encoder.distill.preparing import AskTeachers, ClearDirections, JudgeStarts, MineAgain, Miner, SavePairs
 from trans_encoder.distill.team import Member, ModelRef, Team
 from trans_encoder.distill.work import Anchor, Label, Student, Train, WriteHistory
 from trans_encoder.encoders import Kind
@@ -87,7 +87,15 @@ class CycleStages:
                 HistoryLine(cycle=0, member=name, kind="bi", step=0, epoch=0.0, loss=None, score=start.score)
                 for name, start in starts_scored.items()
             ]
+        if votes := self._asked():
+            inputs = {"pairs": self.held_out and self.held_out.hash, **self._beside()}
+            work = AskTeachers(cast(PairSet, self.held_out), tuple(vote.teacher for vote in votes))
+            self.folder.complete([stage(layout.held_out, inputs, work, by="all")])
         return self._cleared(team)
+
+    def _asked(self) -> tuple[Vote, ...]:
+        """Return the frozen teachers that are asked about every held-out pair."""
+        return tuple(vote for vote in self.teachers if vote.ask == 1) if self.held_out is not None else ()
 
     def _cleared(self, team: Team) -> Team:
         """Remove common directions from the embeddings of the starts that are to lose them."""
@@ -234,6 +242,7 @@ class CycleStages:
         inputs |= {"keep_agreed": config.keep_agreed} if config.keep_agreed < 1 else {}
         hard = config.hard_pairs if kind == "cross" else 0.0
         inputs |= {"hard_pairs": hard} if hard else {}
+        known = {vote.teacher.name: Known(vote.teacher, self.layout.held_out) for vote in self._asked()}
         work = Train(
             student,
             plan=plan,
@@ -248,13 +257,13 @@ class CycleStages:
             trackers=config.trackers,
             logs=self.layout.logs(cycle, member.name, kind),
             made_from=identity(inputs),
-            beside=self.teachers,
+            beside=tuple(Vote(known[vote.teacher.name], vote.weight) for vote in self._asked()),
             scale=self._scale,
             own=None if self._scale == "none" else self._start_labels(cycle),
             merge=merge,
             calibrate=config.calibrate,
             keep_agreed=config.keep_agreed,
-            views=views_of(member, team, self.teachers),
+            views=tuple(known.get(view.name, view) for view in views_of(member, team, self.teachers)),
             hard_pairs=hard,
         )
         return self.folder.stage(self.layout.student(cycle, member.name, kind), inputs, work, by="all")

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from trans_encoder.config import MemberConfig, RunConfig
+from trans_encoder.config import MemberConfig, RunConfig, TeacherConfig
 from trans_encoder.data import PairSet, Text
 from trans_encoder.distill.bootstrap import ObjectiveName, bootstrap
 from trans_encoder.distill.labels import check_models, names_model
@@ -131,10 +131,10 @@ def _with_first_bi_encoders(config: RunConfig, layout: Layout) -> RunConfig:
     return config.model_copy(update={"members": tuple(members)})
 
 
-def _bi_encoders(config: RunConfig) -> list[str]:
+def _bi_encoders(config: RunConfig) -> list[TeacherConfig]:
     """Return the bi-encoders among the teachers."""
-    specs = [teacher.spec for teacher in config.teachers if names_model(teacher.spec)]
-    return [spec for spec in specs if find_kind(spec) == "bi"]
+    models = [teacher for teacher in config.teachers if names_model(teacher.spec)]
+    return [teacher for teacher in models if find_kind(teacher.spec) == "bi"]
 
 
 def _tune(
@@ -144,7 +144,7 @@ def _tune(
     *,
     out: Path,
     objective: ObjectiveName,
-    teachers: Sequence[str],
+    teachers: Sequence[TeacherConfig],
 ) -> None:
     """Make a member's first bi-encoder in stage 0, on the run's device, in its precision and with its trackers."""
     bootstrap(

@@ -146,7 +146,7 @@ class Learn:
 
     def config(self) -> dict[str, Any]:
         """Return the settings as plain values."""
-        names = ("seed", "both_orders", "trust_remote_code")
+        names = ("seed", "both_orders", "trust_remote_code", "precision")
         return {
             "kind": self.kind,
             "model": self.settings.members[0].model_dump(mode="json", exclude_none=True),

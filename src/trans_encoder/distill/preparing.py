@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+import numpy as np
+
 from trans_encoder.data import PairSet
 from trans_encoder.distill.judges import Judge
+from trans_encoder.distill.labels import PseudoLabels, Teacher, check_scores
 from trans_encoder.distill.team import ModelRef
-from trans_encoder.encoders import BiEncoder
+from trans_encoder.encoders import BiEncoder, Together
 from trans_encoder.encoders.directions import without_common_directions
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.evaluation.probe import told_flips
@@ -85,6 +88,24 @@ class JudgeStarts:
             return StartEntry(source=start.source, score=score, flips=told_flips(start.load()))
         except DataError as error:
             raise RunError(f"start of {start.name}: {error}") from error
+
+
+@dataclass(frozen=True)
+class AskTeachers:
+    """Ask the frozen teachers about the held-out pairs: once in a run, however many students are judged by them."""
+
+    held_out: PairSet
+    teachers: tuple[Teacher, ...]
+
+    def __call__(self, path: Path) -> None:
+        """Write one column for each teacher; there is no mean, because the members' part is not known yet."""
+        columns = {teacher.name: Together(teacher).score(self.held_out) for teacher in self.teachers}
+        for teacher in self.teachers:
+            check_scores(columns[teacher.name], teacher=teacher, place="held-out pairs, ")
+        if is_first_rank():
+            no_mean = np.full(len(self.held_out), np.nan, dtype=np.float32)
+            provenance = {"pairs": self.held_out.hash, "teachers": list(columns)}
+            PseudoLabels(self.held_out, no_mean, columns, provenance).save(path)
 
 
 @dataclass(frozen=True)

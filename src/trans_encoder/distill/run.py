@@ -15,6 +15,7 @@ from trans_encoder.distill.labels import (
     ScoreFunction,
     Vote,
     assemble_teachers,
+    check_coverage,
     check_models,
     check_varied,
     fingerprint_of,
@@ -61,7 +62,8 @@ def run(
         notes.append(note)
         logger.warning(note)
     settings = settings_of(config, place)
-    stages = partial(_stage_count, config, remined=miner is not None)
+    asked = terms.held_out is not None and any(vote.ask == 1 for vote in terms.teachers)
+    stages = partial(_stage_count, config, remined=miner is not None, asked=asked)
     with (
         progress("stages of the run", total=stages(config.cycles)) as advance,
         Run.claim(place, config=settings, origin=terms.origin, engine=engine, advance=advance) as folder,
@@ -121,6 +123,7 @@ def agree(
     if miner is not None:
         origin["remined"] = dict(miner.fingerprint)
     teachers = assemble_teachers(config, team, functions)
+    check_coverage(teachers, pairs)
     if teachers:
         origin["teachers"] = {vote.teacher.name: dict(fingerprint_of(vote.teacher)) for vote in teachers}
     return Terms(team, pairs, held_out, judge, origin, teachers)
@@ -136,10 +139,11 @@ def _run_cycles(team: Team, steps: CycleStages) -> tuple[Team, int]:
     return team, cycle
 
 
-def _stage_count(config: RunConfig, cycles: int, *, remined: bool) -> int:
+def _stage_count(config: RunConfig, cycles: int, *, remined: bool, asked: bool) -> int:
     """Count pairs and starts, the labels and trainings of each cycle, the history, the kept models and the result.
 
-    Each start that loses common directions is one stage more. Pairs that are mined again are one stage more in every
+    Each start that loses common directions is one stage more, and so is what frozen teachers are asked about held-out
+    pairs. Pairs that are mined again are one stage more in every
     cycle but the first, and so are the start's labels of them.
     """
     kinds, members = (1 if config.formulation == "bi" else 2), len(config.members)
@@ -147,4 +151,4 @@ def _stage_count(config: RunConfig, cycles: int, *, remined: bool) -> int:
     again = (cycles - 1) * (2 if labelled_again else 1) if remined else 0
     labellings = members if config.strategy == "sequential-ensemble" else 1
     cleared = sum(bool(member.directions) for member in config.members)
-    return 2 + cleared + cycles * kinds * (labellings + members) + again + 1 + kinds * members + 1
+    return 2 + asked + cleared + cycles * kinds * (labellings + members) + again + 1 + kinds * members + 1

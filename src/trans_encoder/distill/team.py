@@ -188,6 +188,11 @@ def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
         directions = config.directions if member.directions is None else member.directions
         if directions is None:
             directions = 0 if supervised or member.bi in KNOWN else DIRECTIONS
+            if directions:
+                notes.append(
+                    f"{member.name}: {directions} common directions are removed from its embeddings, by a Dense module "
+                    f"that its bi-encoders keep; set directions=0 to leave them"
+                )
         found = {"plm": origin.plm, "pooling": pooling, "supervised": supervised, "directions": directions}
         members.append(member.model_copy(update=found))
     several = len(members) + len(config.teachers) > 1 and config.strategy != "sequential-ensemble"

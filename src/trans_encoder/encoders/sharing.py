@@ -27,7 +27,10 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True)
 class Together:
-    """Scores with its model. With several ranks each scores a share, so all of them must call it."""
+    """Scores with its model. With several ranks each scores a share, so all of them must call it.
+
+    A scorer whose scores depend on all the pairs (`needs_all_pairs`) scores them on every rank.
+    """
 
     model: Scorer
 
@@ -43,4 +46,6 @@ class Together:
 
     def score(self, pairs: PairSet) -> NDArray[np.float32]:
         """Return one score for each pair, in order, on every rank."""
+        if getattr(self.model, "needs_all_pairs", False):
+            return self.model.score(pairs)
         return shared_out(lambda rows: self.model.score(pairs.between(rows.start, rows.stop)), count=len(pairs))

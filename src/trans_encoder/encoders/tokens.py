@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -109,6 +110,7 @@ class PairTokeniser:
     """Tokenises pair sets with one tokenizer and remembers the last few: labelling, training and dev share them."""
 
     _remembered: ClassVar[OrderedDict[tuple[str, str], tuple[int, PairTokens]]] = OrderedDict()
+    _lock: ClassVar[Lock] = Lock()
 
     def __init__(self, tokenizer: Any, *, prompts: tuple[str, str] = ("", "")) -> None:
         """Use `tokenizer` on texts, with the prompt of its side put before each."""
@@ -119,15 +121,19 @@ class PairTokeniser:
     def __call__(self, pairs: PairSet, *, max_tokens: int) -> PairTokens:
         """Return the tokens of the pairs; a sentence keeps at least its first `max_tokens`."""
         key = (self._key, pairs.without_scores().hash)
-        kept, tokens = self._remembered.get(key, (0, None))
-        if tokens is None or kept < max_tokens:
-            # Some room, so that bi- and cross-encoders with different lengths are cut from the same tokens.
-            cap = max(max_tokens, 128)
-            tokens = self._tokenised(pairs, max_tokens=cap)
+        with self._lock:  # several threads of a server may score at a time
+            kept, tokens = self._remembered.get(key, (0, None))
+            if tokens is not None and kept >= max_tokens:
+                self._remembered.move_to_end(key)
+                return tokens
+        # Some room, so that bi- and cross-encoders with different lengths are cut from the same tokens.
+        cap = max(max_tokens, 128)
+        tokens = self._tokenised(pairs, max_tokens=cap)
+        with self._lock:
             self._remembered[key] = (cap, tokens)
+            self._remembered.move_to_end(key)
             while len(self._remembered) > 1 and self._too_much():
                 self._remembered.popitem(last=False)
-        self._remembered.move_to_end(key)
         return tokens
 
     @classmethod

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from trans_encoder.config import MemberConfig, RunConfig, make_config
+from trans_encoder.config import PAPER_METHOD, MemberConfig, RunConfig, make_config
 from trans_encoder.data import PairSet, Task, TestSet, Text, load_task
 from trans_encoder.distill.bootstrap import bootstrap
 from trans_encoder.distill.judges import Candidate, DevJudge, choose
@@ -20,15 +20,6 @@ from trans_encoder.runs import Layout, Run
 
 Family = Literal["paper", "paper-large", "small"]
 """Presets of studies: the paper's for base or large models, as the task asks, or one for small models."""
-_METHOD = {
-    "anchor": 0.0,
-    "patience": 0,
-    "scale": "none",
-    "merge": 1.0,
-    "both_orders_labels": False,
-    "calibrate": False,
-}
-"""What the paper does, whatever the preset: studies of small models show its method, too."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +124,7 @@ class Bench:
         preset = self._preset(question.task)
         settings = {
             **self.scale.settings(preset),
-            **_METHOD,
+            **PAPER_METHOD,
             "both_orders": self.task(question.task).symmetric,
             **self.overrides,
             **question.overrides,

@@ -63,6 +63,11 @@ class Layout:
         return self.root / "start.json"
 
     @property
+    def held_out(self) -> Path:
+        """What the frozen teachers say of the pairs that were held out to judge by."""
+        return self.root / "held-out.parquet"
+
+    @property
     def history(self) -> Path:
         """One line per validated checkpoint."""
         return self.root / "history.jsonl"

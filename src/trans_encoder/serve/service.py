@@ -11,6 +11,7 @@ from trans_encoder.answers.audit import Audit
 from trans_encoder.answers.found import Duplicates
 from trans_encoder.answers.index import Index
 from trans_encoder.answers.probability import adjusted
+from trans_encoder.answers.searching import MOST_UNUSED
 from trans_encoder.data import PairSet
 from trans_encoder.encoders import CrossEncoder
 from trans_encoder.errors import ConfigurationError, TransEncoderError
@@ -63,20 +64,19 @@ class Service:
         if not len(self.index):
             return [{"same": False, "probability": 0.0, "hits": []} for _ in requests]
         vectors = self.index.embedder.encode([request["text"] for request in requests])
-        positions, scores = self.index.dense.search(
-            vectors, max(request["top"] for request in requests), probed=_PROBED
-        )
+        depth = max(request["top"] for request in requests) + min(self.index.embedded.unused, MOST_UNUSED)
+        positions, scores = self.index.dense.search(vectors, depth, probed=_PROBED)
         answers = []
         for request, found, cosines in zip(requests, positions, scores, strict=True):
-            hits = self._hits(request["text"], found[: request["top"]], cosines[: request["top"]])
+            hits = self._hits(request["text"], found, cosines, top=request["top"])
             likely = hits[0]["probability"] if hits else 0.0
             answers.append({"same": likely >= SAME, "probability": likely, "hits": hits})
         return answers
 
-    def _hits(self, text: str, positions: Any, scores: Any) -> list[dict[str, Any]]:
+    def _hits(self, text: str, positions: Any, scores: Any, *, top: int) -> list[dict[str, Any]]:
         rows = self.index.embedded
         # A text that no row has any more stays in the index until it is made again.
-        there = [place for place, at in enumerate(positions.tolist()) if at >= 0 and rows.first_row[at] >= 0]
+        there = [place for place, at in enumerate(positions.tolist()) if at >= 0 and rows.first_row[at] >= 0][:top]
         found = [int(rows.first_row[positions[place]]) for place in there]
         texts = [rows.text(row) for row in found]
         likely = adjusted(text, texts, self.index.probability(scores[there]))

@@ -45,6 +45,11 @@ class Embedded:
         return first
 
     @cached_property
+    def unused(self) -> int:
+        """How many texts no row has any more: changed and removed rows leave theirs until the index is made again."""
+        return int(np.count_nonzero(self.first_row < 0))
+
+    @cached_property
     def ids(self) -> list[str]:
         """The id of each row."""
         return [str(value) for value in self.rows[ID].to_pylist()]

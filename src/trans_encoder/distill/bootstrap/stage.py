@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trans_encoder.config import PoolingMode
+from trans_encoder.config import PoolingMode, TeacherConfig
 from trans_encoder.data import PairSet, TestSet, Text
 from trans_encoder.distill.bootstrap.plan import ContrastPlan, ObjectiveName, PresetName, make_plan
 from trans_encoder.distill.bootstrap.tuning import tune
@@ -65,12 +65,13 @@ def bootstrap(
     trackers: tuple[str, ...] = (),
     fast: bool | None = None,
     keep_start: bool = True,
-    teachers: Sequence[str | Path] = (),
+    teachers: Sequence[str | Path | TeacherConfig] = (),
     **overrides: Any,
 ) -> BiEncoder:
     """Make a first bi-encoder of a PLM from raw text alone and leave it in `out`/bi.
 
-    With `objective="similarities"` it learns the similarities that `teachers`, other bi-encoders, see in the text.
+    With `objective="similarities"` it learns the similarities that `teachers`, other bi-encoders, see in the text; a
+    TeacherConfig also chooses a teacher's prompt.
 
     A dev set only chooses the best checkpoint: of the tuned ones, or with `keep_start` the model as it was if that is
     better than all of them. Overrides are fields of ContrastPlan. The same call continues a stopped
@@ -84,7 +85,7 @@ def bootstrap(
     check_trackers(trackers)
     check_precision(precision, device or "auto")
     plan = make_plan(preset, objective=objective, overrides=overrides)
-    taught_by = tuple(map(str, teachers))
+    taught_by = tuple(each if isinstance(each, TeacherConfig) else TeacherConfig(spec=str(each)) for each in teachers)
     check_teachers(objective, taught_by, trust_remote_code=trust_remote_code)
     test = TestSet("dev", dev) if isinstance(dev, PairSet) else dev
     judge = None if test is None else DevJudge(test)
@@ -99,7 +100,7 @@ def bootstrap(
     return BiEncoder.load(made, device=device, trust_remote_code=trust_remote_code, fast=fast)
 
 
-def check_teachers(objective: ObjectiveName, teachers: Sequence[str], *, trust_remote_code: bool) -> None:
+def check_teachers(objective: ObjectiveName, teachers: Sequence[TeacherConfig], *, trust_remote_code: bool) -> None:
     """Refuse teachers that nothing would ask, and those that cannot embed a text by itself, before any work is done."""
     if (objective == "similarities") != bool(teachers):
         raise ConfigurationError(
@@ -107,10 +108,10 @@ def check_teachers(objective: ObjectiveName, teachers: Sequence[str], *, trust_r
             "--objective similarities --teacher MODEL, where MODEL is a bi-encoder"
         )
     for teacher in teachers:
-        checked_name(teacher, trust_remote_code=trust_remote_code)
-        if find_kind(teacher) != "bi":
+        checked_name(teacher.spec, trust_remote_code=trust_remote_code)
+        if find_kind(teacher.spec) != "bi":
             raise ConfigurationError(
-                f"teacher {teacher} is a cross-encoder, which has no similarities of single texts; give a bi-encoder"
+                f"teacher {teacher.spec} is a cross-encoder, which cannot embed single texts; give a bi-encoder"
             )
 
 
@@ -131,14 +132,16 @@ class Bootstrap:
     fast: bool | None = None
     keep_start: bool = True
     """Save the model as it was where tuning made it worse on dev; a study of tuning must see the tuned one."""
-    teachers: tuple[str, ...] = ()
-    """Bi-encoders whose similarities are learnt."""
+    teachers: tuple[TeacherConfig, ...] = ()
+    """Bi-encoders whose similarities are learnt, all with the same weight."""
 
     def config(self) -> dict[str, Any]:
         """Return the settings as plain values."""
-        fields = ("model", "seed", "pooling", "trust_remote_code")
+        fields = ("model", "seed", "pooling", "trust_remote_code", "precision")
         settings = {"plan": self.plan.model_dump(mode="json"), **{name: getattr(self, name) for name in fields}}
-        settings |= {"teachers": list(self.teachers)} if self.teachers else {}
+        kept = {"spec", "prompt", "prompt1", "prompt2"}
+        taught_by = [teacher.model_dump(include=kept, exclude_none=True) for teacher in self.teachers]
+        settings |= {"teachers": taught_by} if taught_by else {}
         return settings if self.keep_start else {**settings, "keep_start": False}
 
     def origin(self) -> Mapping[str, Any]:
@@ -188,15 +191,18 @@ class Bootstrap:
                 self.model,
                 sentences=len(self.text),
                 plan=self.plan,
-                supervised=any(map(may_know_labels, (self.model, *self.teachers))),
-                teachers=self.teachers,
+                supervised=any(map(may_know_labels, (self.model, *(teacher.spec for teacher in self.teachers)))),
+                teachers=[teacher.spec for teacher in self.teachers],
             )
             (temporary / "README.md").write_text(card, encoding="utf-8")
 
     def _teachers(self) -> list[ModelRef]:
-        """Return references to the teachers, which read whole texts with their own prompts."""
+        """Return references to the teachers, which read whole texts."""
         settings = {"device": self.device, "trust_remote_code": self.trust_remote_code, "fast": self.fast}
-        return [ModelRef(teacher, "bi", teacher, max_tokens=None, **settings) for teacher in self.teachers]
+        return [
+            ModelRef(teacher.spec, "bi", teacher.spec, max_tokens=None, prompts=teacher.prompts, **settings)
+            for teacher in self.teachers
+        ]
 
     def load(self) -> BiEncoder:
         """Load the model as it is before the tuning."""

@@ -245,7 +245,7 @@ def _check_plain(scores: Scores, *, teacher: Teacher, place: str) -> None:
             f"finite number, the first at pair {int(bad.argmax()) + 1}"
         )
     known = scores[~np.isnan(scores)]
-    if len(scores) > 1 and np.ptp(known) <= _CONSTANT:
+    if len(known) > 1 and np.ptp(known) <= _CONSTANT:
         raise RunError(
             f"{place}teacher {teacher.name} gave all {len(known):,} pairs the score {known[0]:g}, so nothing can be "
             f"learnt from it; leave it out, or give pairs that differ"

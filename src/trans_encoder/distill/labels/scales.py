@@ -107,8 +107,15 @@ def laid_on(labels: Scores, reference: Scores, *, scale: Scale) -> Scores:
 
 
 def pairs_to_ask(columns: Mapping[str, Scores], *, share: float) -> NDArray[np.int64]:
-    """Return the rows on which teachers differ most in the rank that they give a pair, in the order of the pairs."""
-    gaps = np.nanstd(aligned(columns, scale="rank"), axis=0)
+    """Return the rows on which teachers differ most in the rank that they give a pair, in the order of the pairs.
+
+    Fewer than two teachers cannot differ: then the rows are drawn at random.
+    """
+    complete = {name: scores for name, scores in columns.items() if not np.isnan(scores).any()}
+    if len(complete) > 1:
+        gaps = np.nanstd(aligned(columns, scale="rank"), axis=0)
+    else:
+        gaps = np.random.default_rng(0).random(len(next(iter(columns.values()))))
     count = max(1, round(share * len(gaps)))
     return np.sort(np.argsort(-gaps, kind="stable")[:count])
 

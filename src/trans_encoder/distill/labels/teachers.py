@@ -20,7 +20,7 @@ from trans_encoder.data import PairSet, Scores
 from trans_encoder.data.wording import shared_wording
 from trans_encoder.distill.labels.pseudo_labels import PseudoLabels, Teacher, Vote, fingerprint_of, label
 from trans_encoder.distill.team import VIEWS, Member, ModelRef, Team, may_know_labels
-from trans_encoder.encoders import BiEncoder, checked_name, find_kind
+from trans_encoder.encoders import BiEncoder, Together, checked_name, find_kind
 from trans_encoder.encoders.matching import match_tokens
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.files import sha256
@@ -40,6 +40,7 @@ class LexicalTeacher:
 
     name: str
     kind = "lexical"
+    needs_all_pairs = True
 
     def score(self, pairs: PairSet) -> Scores:
         """Return TF-IDF cosines of letter groups, weighted by the pairs' own texts."""
@@ -57,6 +58,7 @@ class TokenTeacher:
     name: str
     model: ModelRef
     kind = "tokens"
+    needs_all_pairs = True
 
     def score(self, pairs: PairSet) -> Scores:
         """Return the idf-weighted F1 of matched tokens."""
@@ -91,13 +93,15 @@ class ScoreFile:
         """Return each pair's score, in either order of its texts."""
         known = self._scores
         found = [known.get((first, second), known.get((second, first), np.nan)) for first, second, _ in pairs.rows()]
-        scores = np.asarray(found, dtype=np.float32)
-        if np.isnan(scores).all():
+        return np.asarray(found, dtype=np.float32)
+
+    def check(self, pairs: PairSet) -> None:
+        """Refuse a file that has a score for none of a run's pairs."""
+        if np.isnan(self.score(pairs)).all():
             raise DataError(
                 f"teacher {self.path} has a score for none of the {len(pairs):,} pairs; its texts must be written "
                 f"exactly as in the pairs"
             )
-        return scores
 
     def fingerprint(self) -> dict[str, str]:
         """Tell apart files by their content."""
@@ -141,10 +145,12 @@ class Consensus:
     scale: Scale
     name = "consensus"
     kind = "consensus"
+    needs_all_pairs = True  # ranks among some of the pairs are not those among all
 
     def score(self, pairs: PairSet) -> Scores:
-        """Return the weighted mean of the teachers that are asked about every pair."""
-        return label(pairs, [vote for vote in self.votes if vote.ask == 1], scale=self.scale).scores
+        """Return the weighted mean of the teachers."""
+        votes = [replace(vote, teacher=Together(vote.teacher)) for vote in self.votes]
+        return label(pairs, votes, scale=self.scale).scores
 
 
 @dataclass(frozen=True)
@@ -169,6 +175,7 @@ class Known(_Frozen):
 
     labels: Path
     kind = "scores"
+    needs_all_pairs = True
 
     def score(self, pairs: PairSet) -> Scores:
         """Read the teacher's column."""
@@ -239,6 +246,13 @@ def assemble_teachers(
         share = config.ask if teacher.kind in _COSTLY else 1.0
         votes.append(Vote(teacher, settings.weight, settings.ask or share))
     return tuple(votes)
+
+
+def check_coverage(teachers: Sequence[Vote], pairs: PairSet) -> None:
+    """Refuse files of scores that know none of a run's pairs."""
+    for vote in teachers:
+        if isinstance(vote.teacher, ScoreFile):
+            vote.teacher.check(pairs)
 
 
 def check_models(config: RunConfig, team: Team) -> None:
