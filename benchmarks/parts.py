@@ -58,8 +58,9 @@ def attention_interface() -> Iterator[None]:
 
 
 WITHOUT = {
-    "all": nullcontext,
-    "without matmul": lambda: mock.patch.object(matmul, "_capability", return_value=""),
+    "all": nullcontext,  # with oneDNN or not, as the CPU's make decides
+    "oneDNN": lambda: mock.patch.object(matmul, "_capability", torch.backends.cpu.get_cpu_capability),
+    "without oneDNN": lambda: mock.patch.object(matmul, "_capability", return_value=""),
     "without embeddings": lambda: mock.patch.object(runner, "word_embeddings", return_value=None),
     "packing by AttentionInterface": attention_interface,
 }

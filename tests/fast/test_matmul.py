@@ -74,6 +74,14 @@ def test_what_is_added_has_its_gradients_too(cpu, rows):
         torch.testing.assert_close(linear(inputs, layer, plus=others), outputs[1])
 
 
+@pytest.mark.parametrize(("vendor", "used"), [("GenuineIntel", False), ("AuthenticAMD", True)])
+def test_intels_cpus_keep_torchs_own_gemm(vendor, used, tmp_path, monkeypatch):
+    (tmp_path / "cpuinfo").write_text(f"processor : 0\nvendor_id : {vendor}\n")
+    monkeypatch.setattr(matmul, "Path", lambda _: tmp_path / "cpuinfo")
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    assert (matmul._capability.__wrapped__() == "AVX512") == (used and HAS_IT)
+
+
 def test_few_rows_are_left_as_they_are():
     assert rows_to_add(2) == 0
 
@@ -85,8 +93,7 @@ def test_products_in_half_precision_are_left_to_torch(cpu):
 
 
 @pytest.mark.parametrize("kind", [BiEncoder, CrossEncoder])
-def test_weights_that_have_changed_are_laid_out_anew(kind, bert, dev, monkeypatch):
-    monkeypatch.setattr(matmul, "_FEWEST_ROWS", 1)
+def test_weights_that_have_changed_are_packed_again(kind, bert, dev, no_pass_is_too_small, monkeypatch):
     encoder = kind.load(bert, max_tokens=32)
     before = encoder.score(dev)
     with torch.no_grad():

@@ -1,13 +1,16 @@
 """Linear layers on a CPU by oneDNN, with weights that are prepacked once while a model scores.
 
-torch's own GEMM is MKL's, which repacks the weights in every call. oneDNN's is up to a tenth faster (docs/log.md), but
-torch exposes it to its compiler only, without gradients; `_Linear` adds those.
+torch's own GEMM is MKL's, which repacks the weights in every call. On AMD's CPUs oneDNN's is up to a tenth faster, on
+Intel's it is not (docs/performance.md), so there torch's own is used. torch exposes oneDNN's to its compiler only,
+without gradients; `_Linear` adds those.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -77,7 +80,15 @@ def _capability() -> str:
     """Return the instruction set of a CPU on which oneDNN is worth it, an empty string for others."""
     capability = torch.backends.cpu.get_cpu_capability()
     available = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    return capability if available and capability in ("AVX2", "AVX512") else ""
+    return capability if available and capability in ("AVX2", "AVX512") and not is_intel() else ""
+
+
+def is_intel() -> bool:
+    """Whether this CPU is Intel's, as Linux and Windows say."""
+    # By vendor rather than by a measurement, so that a continued run computes the same bits.
+    cpus = Path("/proc/cpuinfo")
+    named = cpus.read_text(encoding="utf-8") if cpus.exists() else os.environ.get("PROCESSOR_IDENTIFIER", "")
+    return "GenuineIntel" in named
 
 
 def _weights(layers: Sequence[nn.Linear]) -> list[Tensor]:
