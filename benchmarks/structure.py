@@ -48,6 +48,7 @@ NEW_FEATURES = {
     ),
     "saved ensembles": ("cli/training/ensemble.py", "distill/results/ensemble.py", "evaluation/ensembles.py"),
     "mteb": ("evaluation/mteb.py",),
+    "weak starts": ("distill/bootstrap/similarities.py", "encoders/directions.py"),
     "dropout that does not depend on threads": ("fast/randomness.py",),
 }
 """What commit 203c5e1 could not do, and the modules that are about nothing else."""
