@@ -1,6 +1,8 @@
 """The plain runner: one forward pass after another, by transformers' own code. It specifies what a runner does."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -79,6 +81,23 @@ class PlainRunner:
     def training(self, tokens: Lengths, *, seed: int, distributed: bool) -> Iterator[TrainingSession]:  # noqa: ARG002
         """Change nothing."""
         yield TrainingSession()
+
+
+def in_order(
+    pool: Executor, work: Callable[[T], tuple[T, Tensor]], batches: Iterable[T], *, ahead: int
+) -> Iterator[tuple[T, Tensor]]:
+    """Yield the results of all batches in order; threads work `ahead` batches ahead."""
+    waiting: deque[Future[tuple[T, Tensor]]] = deque()
+    try:
+        for batch in batches:
+            waiting.append(pool.submit(work, batch))
+            if len(waiting) == ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for left in waiting:
+            left.cancel()
 
 
 def split_by_length(lengths: Lengths, *, at_least: int = 1) -> list[NDArray[np.intp]]:

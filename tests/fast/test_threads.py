@@ -49,8 +49,7 @@ def test_a_packed_batch_is_split_by_tokens_and_equal_lengths_stay_together():
 
 @pytest.mark.parametrize("kind", ENCODERS)
 def test_scores_are_the_same_bits_with_threads(kind, bert, pairs, cores, monkeypatch):
-    module = "trans_encoder.encoders.bi" if kind is BiEncoder else "trans_encoder.encoders.cross"
-    monkeypatch.setattr(f"{module}.BATCH_TOKENS", {"cpu": 64})
+    monkeypatch.setattr("trans_encoder.encoders.loading.BATCH_TOKENS", {"cpu": 64})
     encoder = kind.load(bert, max_tokens=32)
     several = encoder.score(pairs)
     torch.set_num_threads(1)

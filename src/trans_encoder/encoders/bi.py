@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from trans_encoder.config import Kind, PoolingMode
 from trans_encoder.data import PairSet, Scores
-from trans_encoder.encoders.batching import BATCH_TOKENS, assemble, budget_batches
+from trans_encoder.encoders.batching import assemble, budget_batches
 from trans_encoder.encoders.known import known_pooling
 from trans_encoder.encoders.loading import (
     Loaded,
@@ -159,11 +159,10 @@ class BiEncoder(Loaded):
             inference(self.model, self.device, precision=self.precision),
             progress(f"encoding with {self.name}", total=len(sentences)) as advance,
         ):
-            budget = BATCH_TOKENS[self.device.type]
             batches = (
                 part[rows]
                 for part in self._apart(sides)
-                for rows in budget_batches(lengths[part], max_batch_tokens=budget)
+                for rows in budget_batches(lengths[part], max_batch_tokens=self.batch_tokens)
             )
             inputs = partial(self._inputs, tokens, max_tokens=max_tokens)
             for rows, batch in self.runner.predict(

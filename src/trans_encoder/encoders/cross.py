@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trans_encoder.config import Kind
 from trans_encoder.data import PairSet, Scores
-from trans_encoder.encoders.batching import BATCH_TOKENS, assemble, budget_batches
+from trans_encoder.encoders.batching import assemble, budget_batches
 from trans_encoder.encoders.loading import (
     Loaded,
     best_device,
@@ -89,7 +89,7 @@ class CrossEncoder(Loaded):
             inference(self.model, self.device, precision=self.precision),
             progress(f"scoring with {self.name}", total=len(pairs)) as advance,
         ):
-            batches = budget_batches(self.lengths(tokenised), max_batch_tokens=BATCH_TOKENS[self.device.type])
+            batches = budget_batches(self.lengths(tokenised), max_batch_tokens=self.batch_tokens)
             for rows, logits in self.runner.predict(batches, lambda rows: self._inputs(tokenised, rows, max_tokens)):
                 scores[rows] = logits.sigmoid().numpy()
                 advance(len(rows))

@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from trans_encoder.config import Kind
+from trans_encoder.encoders.batching import BATCH_TOKENS
 from trans_encoder.encoders.converting import WEIGHTS, converted, pickled_weights
 from trans_encoder.encoders.portable import make_portable
 from trans_encoder.errors import ConfigurationError
@@ -341,6 +342,11 @@ class Loaded:
     def device(self) -> torch.device:
         """Where the model is."""
         return torch.device(self.model.device)
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens of a batch in scoring, padding included."""
+        return BATCH_TOKENS[self.device.type]
 
     @property
     def max_tokens(self) -> int:

@@ -1,6 +1,7 @@
 """Which runner takes a model through batches: the plain one or, on a CPU, the fast one."""
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from trans_encoder.runner import Forward, PlainRunner, Runner
@@ -14,10 +15,22 @@ def runner_for(model: Any, forward: Forward, fast: bool | None = None) -> Runner
     wanted = os.environ.get("TRANS_ENCODER_FAST", "1") != "0" if fast is None else fast
     if not wanted or model.device.type != "cpu":
         return PlainRunner(model, forward)
+    fast_passes = _fast_passes()
+    return PlainRunner(model, forward) if fast_passes is None else fast_passes.FastRunner(model, forward)
+
+
+def first_token_pass(model: Any) -> AbstractContextManager[None]:
+    """Compute only the first token in the last layer inside this block, if the model reads no other one."""
+    fast_passes = _fast_passes()
+    return nullcontext() if fast_passes is None else fast_passes.first_token_pass(model)
+
+
+def _fast_passes() -> Any:
+    """Return the package `fast`, None if its folder was deleted."""
     try:
-        from trans_encoder.fast import FastRunner
+        import trans_encoder.fast
     except ModuleNotFoundError as error:
         if error.name != "trans_encoder.fast":
             raise
-        return PlainRunner(model, forward)  # the folder fast/ was deleted
-    return FastRunner(model, forward)
+        return None
+    return trans_encoder.fast

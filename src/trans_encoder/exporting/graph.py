@@ -3,15 +3,16 @@
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 
-from trans_encoder.encoders import BiEncoder, Encoder
+from trans_encoder.encoders import BiEncoder, Encoder, Kind
+from trans_encoder.encoders.runners import first_token_pass
 from trans_encoder.errors import ConfigurationError, RunError
 
 _PAIRS = [("a", "a few more words"), ("an example", "another one, longer than the first")]
@@ -40,9 +41,10 @@ def describe(encoder: Encoder) -> dict[str, Any]:
 def write_graph(encoder: Encoder, path: Path) -> None:
     """Export an encoder with everything behind its transformer, and compare the graph with it."""
     inputs = _inputs(encoder, _PAIRS)
-    body = _Body(encoder, inputs=list(inputs)).eval()
+    model = deepcopy(encoder.model).cpu()
+    body = _Body(model, encoder, inputs=list(inputs)).eval()
     axes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
-    with _quiet():
+    with _quiet(), _simplified(model, kind=encoder.kind):
         torch.onnx.export(
             body,
             tuple(inputs.values()),
@@ -69,18 +71,15 @@ def _inputs(encoder: Encoder, pairs: list[tuple[str, str]]) -> dict[str, torch.T
 class _Body(torch.nn.Module):
     """The model with positional inputs, as the exporter wants it."""
 
-    def __init__(self, encoder: Encoder, *, inputs: list[str]) -> None:
+    def __init__(self, model: Any, encoder: Encoder, *, inputs: list[str]) -> None:
         super().__init__()
-        first, *rest = (deepcopy(module).cpu() for module in encoder.model)
+        first, *rest = model
         if not hasattr(first, "model") or any(not getattr(module, "include_prompt", True) for module in rest):
             raise ConfigurationError(
                 f"model {encoder.name} cannot be a single graph: its texts take different routes, or its pooling "
                 f"leaves prompts out; export it to safetensors instead"
             )
-        transformer: Any = cast(Any, first.model)
-        # Torch's fused attention becomes nodes that look for rows without a token, which no text is, in every layer.
-        transformer.set_attn_implementation("eager")
-        self.transformer: Any = transformer
+        self.transformer: Any = first.model
         self.rest = torch.nn.ModuleList(rest if encoder.kind == "bi" else [])
         self.inputs = inputs
         self.dimension: int | None = getattr(encoder.model, "truncate_dim", None)
@@ -95,6 +94,16 @@ class _Body(torch.nn.Module):
         for module in self.rest:
             features = module(features)
         return output.last_hidden_state, features["sentence_embedding"][..., : self.dimension]
+
+
+@contextmanager
+def _simplified(model: Any, *, kind: Kind) -> Iterator[None]:
+    """Compute what makes a small graph."""
+    # The graph of a bi-encoder gives all tokens of its last layer; that of a cross-encoder only needs the first one.
+    with first_token_pass(model) if kind == "cross" else nullcontext():
+        # Torch's fused attention becomes nodes that look for rows without a token, which no text is, in every layer.
+        model[0].model.set_attn_implementation("eager")
+        yield
 
 
 def _verify(path: Path, body: _Body, *, inputs: dict[str, torch.Tensor]) -> None:

@@ -58,6 +58,7 @@ def quantise(graph: Path, out: Path) -> None:
             model,
             out,
             op_types_to_quantize=["MatMul", "Gemm"],
+            nodes_to_exclude=_by_head(model),
             per_channel=True,
             reduce_range=True,
             weight_type=QuantType.QInt8,
@@ -67,6 +68,12 @@ def quantise(graph: Path, out: Path) -> None:
     done = {node.op_type for node in load(out, load_external_data=False).graph.node}
     if not done & {"MatMulInteger", "DynamicQuantizeMatMul"}:
         raise RunError(f"nothing in {graph.name} could be quantised; export without --int8")
+
+
+def _by_head(model: Any) -> list[str]:
+    """Return the products that have a matrix of weights for each head, which onnxruntime cannot quantise by column."""
+    shapes = {weights.name: weights.dims for weights in model.graph.initializer}
+    return [node.name for node in model.graph.node if any(len(shapes.get(name, ())) > 2 for name in node.input)]
 
 
 def measure_loss(model: Encoder, quantised: Encoder, *, dev: TestSet | PairSet | None = None) -> Loss:

@@ -1,5 +1,6 @@
-"""What the plain runner computes, sooner on a CPU. `FastRunner` is the only door, and the folder can be deleted."""
+"""What the plain runner computes, sooner on a CPU. These are its doors, and the folder can be deleted."""
 
+from trans_encoder.fast.last_layer import first_token_pass
 from trans_encoder.fast.runner import FastRunner
 
-__all__ = ["FastRunner"]
+__all__ = ["FastRunner", "first_token_pass"]

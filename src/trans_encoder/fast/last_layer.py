@@ -1,7 +1,7 @@
 """The last layer for the first token only, where a head or pooling reads nothing else."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -45,6 +45,16 @@ def first_token_only(model: Any) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def first_token_pass(model: Any) -> Iterator[None]:
+    """Do the same for this thread's passes without a runner; a model that cannot skip tokens computes them all."""
+    with ExitStack() as stack:
+        if can_skip_tokens(model):
+            stack.enter_context(first_token_only(model))
+            stack.callback(active.reset, active.set(True))
+        yield
+
+
 def _last_layer(
     layer: Any, plain: Any, hidden: Tensor, attention_mask: Tensor | None = None, *given: Any, **named: Any
 ) -> Any:
@@ -54,8 +64,10 @@ def _last_layer(
     if segments is not None:
         hidden, attention_mask = unpacked(hidden[0], segments)
     first = hidden[:, :1]
-    mask = None if attention_mask is None else attention_mask.reshape(len(hidden), -1, hidden.shape[1])[:, :1]
-    attended = layer.attention.output(_read(layer.attention.self, first, hidden, mask), first)
+    if attention_mask is not None:
+        # The first token's row of the mask. Unlike `reshape` and `len`, this can be exported for any number of inputs.
+        attention_mask = attention_mask[:, None] if attention_mask.dim() == 2 else attention_mask[:, 0, :1]
+    attended = layer.attention.output(_read(layer.attention.self, first, hidden, attention_mask), first)
     return layer.output(layer.intermediate(attended), attended)
 
 
@@ -70,7 +82,7 @@ def _read(attention: Any, first: Tensor, hidden: Tensor, mask: Tensor | None) ->
     # In half precision, scores that still hold what is the same for all tokens would be too coarse.
     with torch.autocast(hidden.device.type, enabled=False):
         first, hidden = (tokens.to(of_keys.dtype) for tokens in (first, hidden))
-        query = attention.query(first).view(len(first), heads, -1).transpose(0, 1)
+        query = attention.query(first)[:, 0].unflatten(-1, (heads, -1)).transpose(0, 1)
         scores = torch.bmm(query, of_keys).transpose(0, 1) @ hidden.transpose(1, 2) * attention.scaling
         if mask is not None:
             scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask

@@ -1,9 +1,8 @@
 """The fast runner: what the plain one computes, on a CPU, without padding and in threads."""
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache, partial
 from itertools import chain
@@ -24,7 +23,16 @@ from trans_encoder.fast.optimiser import ShardedAdamW, clip_gradients
 from trans_encoder.fast.packing import active, packable, packing
 from trans_encoder.fast.randomness import Stream, draws
 from trans_encoder.fast.threads import LANES, Lanes, split_packed, thread_pool
-from trans_encoder.runner import Forward, Inputs, Lengths, Optimiser, PlainRunner, TrainingSession, split_by_length
+from trans_encoder.runner import (
+    Forward,
+    Inputs,
+    Lengths,
+    Optimiser,
+    PlainRunner,
+    TrainingSession,
+    in_order,
+    split_by_length,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +73,11 @@ class FastRunner(PlainRunner):
         first = next(batches, None)
         if first is None:
             return
+        second = next(batches, None)
+        if second is None and self._session is None and len(inputs(first)["input_ids"]) == 1:
+            # A single input, such as a query, has no padding to save, and comparing both ways would triple its time.
+            yield from super().predict([first], inputs)
+            return
         weights: Prepacked = {}  # filled by the first batches, read by all threads
         autocast = _autocast()
         session = self._session
@@ -80,7 +93,8 @@ class FastRunner(PlainRunner):
                     fast = self.agrees(inputs(first))
             pool = _pool(stack) if session is None else session.pool
             work = partial(outputs, self.fast_forward if fast else self.forward)
-            yield from _in_order(pool, work, chain([first], batches))
+            every = chain([first, second], batches) if second is not None else [first]
+            yield from map(work, every) if pool is None else in_order(pool, work, every, ahead=_AHEAD)
 
     @contextmanager
     def training(self, tokens: Lengths, *, seed: int, distributed: bool) -> Iterator[TrainingSession]:
@@ -254,26 +268,6 @@ def first_inputs(inputs: Inputs) -> Inputs:
 def _pool(stack: ExitStack) -> ThreadPoolExecutor | None:
     threads = min(torch.get_num_threads(), LANES)
     return stack.enter_context(thread_pool(threads)) if threads > 1 else None
-
-
-def _in_order(
-    pool: ThreadPoolExecutor | None, work: Callable[[T], tuple[T, Tensor]], batches: Iterable[T]
-) -> Iterator[tuple[T, Tensor]]:
-    """Yield the results of all batches in order; threads work some batches ahead."""
-    if pool is None:
-        yield from map(work, batches)
-        return
-    ahead: deque[Future[tuple[T, Tensor]]] = deque()
-    try:
-        for batch in batches:
-            ahead.append(pool.submit(work, batch))
-            if len(ahead) == _AHEAD:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
-    finally:
-        for left in ahead:
-            left.cancel()
 
 
 def _autocast() -> Callable[[], AbstractContextManager[Any]]:
