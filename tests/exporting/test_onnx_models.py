@@ -84,10 +84,31 @@ def test_commands_take_exports_as_models(exported, dev, tmp_path):
     assert len(scored.stdout.splitlines()) == len(dev)
 
 
+def test_an_index_is_made_searched_and_deduplicated_with_exports(exported, sentences, tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(sentences[:30]), encoding="utf-8")
+    bi, cross = (str(exported[kind][1][True]) for kind in ("bi", "cross"))
+    index = str(tmp_path / "texts.index")
+    for command in (
+        ["index", "--text", str(tmp_path / "texts.txt"), "--model", bi, "--out", index],
+        ["duplicates", index, "--cross", cross, "--out", str(tmp_path / "duplicates")],
+        ["search", index, sentences[0], "--cross", cross, "--top", "1", "--json"],
+    ):
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["hits"][0]["text"] == sentences[0]
+    refused = CliRunner().invoke(
+        app, ["index", "--text", str(tmp_path / "texts.txt"), "--model", cross, "--out", index]
+    )
+    assert refused.exit_code == 2
+    assert "is a cross-encoder" in " ".join(refused.output.split())
+
+
 def test_what_an_export_cannot_do_is_refused(exported, tmp_path):
     folder = exported["bi"][1][True]
     with pytest.raises(ConfigurationError, match="at most 48 tokens"):
         load_encoder(folder, max_tokens=64)
+    with pytest.raises(ConfigurationError, match="cannot be used as a cross-encoder"):
+        load_encoder(folder, kind="cross")
     with pytest.raises(ConfigurationError, match="pooling is in its graph"):
         load_encoder(folder, pooling="cls")
     with pytest.raises(ConfigurationError, match="an ONNX export already"):

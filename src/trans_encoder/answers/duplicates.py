@@ -26,7 +26,7 @@ from trans_encoder.answers.retrieval import (
 )
 from trans_encoder.data import ID, Corpus
 from trans_encoder.distill.results import Result
-from trans_encoder.encoders import CrossEncoder
+from trans_encoder.encoders import CrossEncoder, load_encoder
 from trans_encoder.errors import ConfigurationError
 
 _FLOOR = 0.3
@@ -62,7 +62,7 @@ def find_duplicates(
         names, cross = models_of(run if isinstance(run, Result) else Result.open(run))
     embedder = _embedder(source, names, trust_remote_code=trust_remote_code)
     if isinstance(cross, str):
-        cross = CrossEncoder.load(cross, trust_remote_code=trust_remote_code)
+        cross = load_encoder(cross, kind="cross", trust_remote_code=trust_remote_code)
     crosses = [cross] if isinstance(cross, CrossEncoder) else list(cross or [])
     rows = _embed(source, embedder)
     other = None if against is None else _embed(against, embedder)

@@ -1,6 +1,7 @@
 """An encoder of either kind, and how one is loaded without knowing which."""
 
 from pathlib import Path
+from typing import Any, Literal, overload
 
 from trans_encoder.config import Kind, PoolingMode
 from trans_encoder.encoders.bi import BiEncoder
@@ -11,6 +12,18 @@ from trans_encoder.encoders.prompts import Prompts
 from trans_encoder.errors import ConfigurationError
 
 Encoder = BiEncoder | CrossEncoder
+
+
+@overload
+def load_encoder(name: str | Path, *, kind: Literal["bi"], **settings: Any) -> BiEncoder: ...
+
+
+@overload
+def load_encoder(name: str | Path, *, kind: Literal["cross"], **settings: Any) -> CrossEncoder: ...
+
+
+@overload
+def load_encoder(name: str | Path, *, kind: Kind | None = None, **settings: Any) -> Encoder: ...
 
 
 def load_encoder(
@@ -29,7 +42,7 @@ def load_encoder(
     `pooling` and `prompts` are for bi-encoders: see `BiEncoder.load`. `fast=False` switches the CPU speed-ups off.
     """
     if has_graph(name):
-        return _load_graph(Path(name), pooling=pooling, prompts=prompts, max_tokens=max_tokens)
+        return _load_graph(Path(name), kind=kind, pooling=pooling, prompts=prompts, max_tokens=max_tokens)
     if (kind or find_kind(name)) == "bi":
         return BiEncoder.load(
             name,
@@ -49,9 +62,13 @@ def load_encoder(
 
 
 def _load_graph(
-    folder: Path, *, pooling: PoolingMode | None, prompts: Prompts, max_tokens: int | None
+    folder: Path, *, kind: Kind | None, pooling: PoolingMode | None, prompts: Prompts, max_tokens: int | None
 ) -> OnnxBiEncoder | OnnxCrossEncoder:
     graph = Graph(folder.expanduser(), max_tokens=max_tokens)
+    if kind not in (None, graph.note["kind"]):
+        raise ConfigurationError(
+            f"{folder} is the ONNX export of a {graph.note['kind']}-encoder and cannot be used as a {kind}-encoder"
+        )
     if pooling is not None:
         raise ConfigurationError(f"{folder} is an ONNX export, whose pooling is in its graph; leave --pooling out")
     if graph.note["kind"] == "bi":

@@ -32,11 +32,11 @@ def serve_index(
     uvicorn = import_extra("uvicorn", extra="serve")
     import_extra("fastapi", extra="serve")
     from trans_encoder.answers.index import Index
-    from trans_encoder.encoders import CrossEncoder
+    from trans_encoder.encoders import load_encoder
     from trans_encoder.serve.app import make_app
     from trans_encoder.serve.service import Service
 
-    second = CrossEncoder.load(cross, trust_remote_code=trust_remote_code) if cross else None
+    second = load_encoder(cross, kind="cross", trust_remote_code=trust_remote_code) if cross else None
     opened = Index.open(index, trust_remote_code=trust_remote_code)
     service = Service(opened, second, None if duplicates is None else Path(duplicates))
     service.warm_up()

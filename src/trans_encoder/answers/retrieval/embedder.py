@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from trans_encoder.encoders import BiEncoder, find_kind
+from trans_encoder.encoders import find_kind, load_encoder
 from trans_encoder.encoders.loading import checked_name, explained, fingerprint
+from trans_encoder.encoders.onnx import has_graph
 from trans_encoder.errors import ConfigurationError
 
 Vectors = npt.NDArray[np.float32]
@@ -58,7 +59,7 @@ def load_embedder(names: Sequence[str], *, device: str | None = None, trust_remo
 
 
 def _load(name: str, *, device: str | None, trust_remote_code: bool) -> TextEncoder:
-    path = checked_name(name, trust_remote_code=trust_remote_code)
+    path = name if has_graph(name) else checked_name(name, trust_remote_code=trust_remote_code)
     if find_kind(path) != "bi":
         raise ConfigurationError(
             f"{name} is a cross-encoder, which scores pairs and cannot embed texts; give a bi-encoder with --model and "
@@ -66,7 +67,7 @@ def _load(name: str, *, device: str | None, trust_remote_code: bool) -> TextEnco
         )
     if _is_static(path):
         return StaticEncoder(path, name=name)
-    return BiEncoder.load(name, device=device, trust_remote_code=trust_remote_code)
+    return load_encoder(name, kind="bi", device=device, trust_remote_code=trust_remote_code)
 
 
 class StaticEncoder:

@@ -57,7 +57,7 @@ def duplicates(
     """
     from trans_encoder.answers.duplicates import find_duplicates, models_of
     from trans_encoder.distill.results import Result
-    from trans_encoder.encoders import CrossEncoder
+    from trans_encoder.encoders import load_encoder
     from trans_encoder.errors import ConfigurationError
     from trans_encoder.report import write_duplicates
 
@@ -65,7 +65,7 @@ def duplicates(
         raise ConfigurationError("give either --run or --model and --cross, not both")
     with show_progress():
         names: list[str] | None = model
-        crosses = [CrossEncoder.load(cross, trust_remote_code=trust_remote_code)] if cross else []
+        crosses = [load_encoder(cross, kind="cross", trust_remote_code=trust_remote_code)] if cross else []
         if run is not None:
             names, crosses = models_of(Result.open(run))
         options: dict[str, Any] = {"id_column": id_column, "column": column, "skip_bad": skip_bad}

@@ -94,11 +94,11 @@ def search(
     Example: `trans-encoder search tickets.index "cannot log in" --top 5 --where 'status == "open"'`
     """
     from trans_encoder.answers.index import Index
-    from trans_encoder.encoders import CrossEncoder
+    from trans_encoder.encoders import load_encoder
 
     with show_progress():
         opened = Index.open(index, trust_remote_code=trust_remote_code)
-        second = CrossEncoder.load(cross, trust_remote_code=trust_remote_code) if cross else None
+        second = load_encoder(cross, kind="cross", trust_remote_code=trust_remote_code) if cross else None
         hits = opened.search(text, top=top, where=where, cross=second)
     table = Table("id", "text", title_justify="left", caption_justify="left")
     table.add_column("score", justify="right")

@@ -42,7 +42,7 @@ def mine(
     Example: `trans-encoder mine --text corpus.txt --out pairs.jsonl --mix 4,2,2,2,0`
     """
     from trans_encoder.data import write_pairs, writer_of
-    from trans_encoder.encoders import BiEncoder
+    from trans_encoder.encoders import load_encoder
     from trans_encoder.errors import ConfigurationError
     from trans_encoder.mining import DEFAULT_MIX, Mix
     from trans_encoder.mining import mine as run
@@ -53,7 +53,7 @@ def mine(
     if model and not shares.has_neighbours:
         raise ConfigurationError("--model finds neighbours, but the mix has none; give a mix such as --mix 4,2,2,2,0")
     with show_progress():
-        encoder = BiEncoder.load(model, trust_remote_code=trust_remote_code) if model else None
+        encoder = load_encoder(model, kind="bi", trust_remote_code=trust_remote_code) if model else None
         read = read_text(text, line=line, column=column, language=language, skip_bad=skip_bad)
         mined = run(
             read,
