@@ -4,9 +4,10 @@
 
 Each measurement is a process of its own: tokens a second in batches, p50 and p99 of single queries, peak memory; with
 1 and 2 threads, short and long texts, bi- and cross-encoders. All engines are measured in turn, `--rounds` times, and
-the table has medians. Tokens a second of CPU time are there for machines that are not idle; they count what threads
-spend waiting for each other, too. `--data-dir` adds what each loses on the seven STS sets. Finished measurements are
-kept in FOLDER/inference.json: the same command does what is missing. `--table` only prints.
+the tables have medians. Tokens a second of CPU time are there for machines that are not idle; they count what threads
+spend waiting for each other, too. `--json` writes what the tables show. `--data-dir` adds what each loses on the seven
+STS sets. Finished measurements are kept in FOLDER/inference.json: the same command does what is missing. `--table`
+only prints.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from typing import Any
 ENGINES = ("sentence-transformers", "ours", "onnx", "onnx-int8", "openvino")
 KINDS, THREADS, LENGTHS = ("bi", "cross"), (1, 2), ("short", "long")
 WORDS = {"short": 10, "long": 150}
-QUERIES = 100
+QUERIES = {"short": 100, "long": 30}
 
 
 def texts(length: str, count: int) -> list[str]:
@@ -48,19 +49,21 @@ class OpenVino:
         import torch
 
         from trans_encoder.encoders import load_encoder
+        from trans_encoder.fast.plain import PlainRunner
 
         self.encoder = load_encoder(folder)
         core = openvino.Core()
         core.set_property("CPU", {"INFERENCE_NUM_THREADS": threads})
         graph = self.encoder.model
-        compiled = core.compile_model(str(folder / "onnx" / graph.note["file"]), "CPU")
+        compiled = core.compile_model(str(graph.path), "CPU")
         output = compiled.output(graph.note["output"])
 
         def forward(_: Any, inputs: dict[str, Any]) -> Any:
             found = compiled({name: inputs[name].numpy() for name in graph.note["inputs"]})[output]
             return torch.from_numpy(found.copy() if graph.note["kind"] == "bi" else found[:, 0].copy())
 
-        self.encoder.runner.forward = forward
+        graph._sessions.clear()
+        self.encoder.runner = PlainRunner(graph, forward)
 
 
 def scorer(engine: str, kind: str, work: Path, threads: int) -> Any:
@@ -106,7 +109,7 @@ def measure(engine: str, kind: str, threads: int, length: str, *, work: Path, co
         run(given)
         best, best_cpu = min(best, time.perf_counter() - begun), min(best_cpu, time.process_time() - begun_cpu)
     single = []
-    for text in given[:QUERIES]:
+    for text in given[: QUERIES[length]]:
         begun = time.perf_counter()
         run([text])
         single.append(time.perf_counter() - begun)
@@ -142,37 +145,48 @@ def prepare(model: str, cross: str | None, work: Path) -> None:
             export(encoder, work / f"{kind}-int8", to="onnx", int8=True)
 
 
-def median(done: dict[str, Any], key: str) -> dict[str, float]:
-    """Return the medians over all rounds of one measurement, nothing if there was none."""
-    rounds = [found for name, found in done.items() if name.startswith(f"{key}/")]
-    return {name: statistics.median(found[name] for found in rounds) for name in (rounds[0] if rounds else ())}
+def summary(done: dict[str, Any]) -> dict[str, Any]:
+    """Return the medians over all rounds as case -> engine -> figures; `times` are ratios to sentence-transformers."""
+    found: dict[str, Any] = {}
+    for kind, length, threads in product(KINDS, LENGTHS, THREADS):
+        case = found[f"{kind}, {length}, {threads}"] = {}
+        for engine in ENGINES:
+            rounds = [one for key, one in done.items() if key.startswith(f"{engine}/{kind}/{threads}/{length}/")]
+            if rounds:
+                case[engine] = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
+        base = case.get("sentence-transformers")
+        for figures in case.values() if base else ():
+            figures["times"] = figures["tokens_per_second"] / base["tokens_per_second"]
+            figures["times_cpu"] = figures["tokens_per_cpu_second"] / base["tokens_per_cpu_second"]
+    losses = {key: one for key, one in done.items() if key.startswith("loss/")}
+    return {"cases": {name: case for name, case in found.items() if case}, **({"loss": losses} if losses else {})}
 
 
 def table(done: dict[str, Any]) -> str:
-    """Lay out what was measured as Markdown; ratios are to sentence-transformers."""
-    rows = [
-        "| kind | texts | threads | engine | tokens/s | x | x CPU time | p50 ms | p99 ms | MB |",
-        "| --- " * 10 + "|",
-    ]
-    for kind, length, threads in product(KINDS, LENGTHS, THREADS):
-        base = median(done, f"sentence-transformers/{kind}/{threads}/{length}")
+    """Lay out what was measured as Markdown, a column for each case."""
+    made = summary(done)
+    cases = made["cases"]
+    rows = []
+    for title, shown in (
+        ("tokens/s (times sentence-transformers)", "{tokens_per_second:,.0f} ({times:.2f})"),
+        ("the same of CPU time", "{tokens_per_cpu_second:,.0f} ({times_cpu:.2f})"),
+        ("one query: p50 / p99, ms", "{p50_ms:.1f} / {p99_ms:.1f}"),
+        ("peak memory, MB", "{peak_mb:,.0f}"),
+    ):
+        rows += ["", f"| {title} | " + " | ".join(cases) + " |", "| --- |" + " ---: |" * len(cases)]
         for engine in ENGINES:
-            if not (found := median(done, f"{engine}/{kind}/{threads}/{length}")):
-                continue
-            ratios = [
-                f"{found[name] / base[name]:.2f}" if base else ""
-                for name in ("tokens_per_second", "tokens_per_cpu_second")
+            cells = [
+                shown.format(**{"times": 0, "times_cpu": 0, **case[engine]}) if engine in case else ""
+                for case in cases.values()
             ]
-            figures = f"{found['tokens_per_second']:,.0f} | {' | '.join(ratios)} | {found['p50_ms']:.1f}"
-            figures += f" | {found['p99_ms']:.1f} | {found['peak_mb']:,.0f}"
-            rows.append(f"| {kind} | {length} | {threads} | {engine} | {figures} |")
-    rows += ["", "| kind | engine | seven STS sets, average |", "| --- | --- | ---: |"]
-    rows += [
-        f"| {key.split('/')[2]} | {key.split('/')[1]} | {found['average']:.2f} |"
-        for key, found in done.items()
-        if key.startswith("loss/")
-    ]
-    return "\n".join(rows)
+            if any(cells):
+                rows.append(f"| {engine} | " + " | ".join(cells) + " |")
+    if "loss" in made:
+        rows += ["", "| kind | engine | seven STS sets, average |", "| --- | --- | ---: |"]
+        rows += [
+            f"| {key.split('/')[2]} | {key.split('/')[1]} | {one['average']:.2f} |" for key, one in made["loss"].items()
+        ]
+    return "\n".join(rows[1:])
 
 
 def main() -> None:
@@ -187,6 +201,7 @@ def main() -> None:
     parser.add_argument("--test-pairs", type=int, help="measure the loss on a sample of each STS set")
     parser.add_argument("--engines", default=",".join(ENGINES))
     parser.add_argument("--table", action="store_true", help="print what was measured before")
+    parser.add_argument("--json", type=Path, help="also write the medians here")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
@@ -196,7 +211,7 @@ def main() -> None:
             result = loss(*rest, work=given.work, data_dir=given.data_dir, pairs=given.test_pairs)
         else:
             kind, threads, length, _ = rest
-            count = given.texts if length == "short" else given.texts // 4
+            count = given.texts if length == "short" else given.texts // 8
             result = measure(first, kind, int(threads), length, work=given.work, count=count)
         print(json.dumps(result))
         return
@@ -208,6 +223,8 @@ def main() -> None:
             if key not in done:
                 done[key] = in_a_process(key)
                 store.write_text(json.dumps(done, indent=1))
+    if given.json:
+        given.json.write_text(json.dumps(summary(done), indent=1))
     print(table(done))
 
 
