@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import trans_encoder
@@ -53,8 +54,11 @@ def test_every_command_is_in_the_reference_with_its_options(pages):
     page = pages.commands_page()
     for command in COMMANDS:
         _, _, part = page.partition(f"\n## {command.__name__}\n")
+        part = part.split("\n## ")[0]
         assert f"Usage: trans-encoder {command.__name__}" in part
-        assert "--json" in part
+        assert f"\n```bash\ntrans-encoder {command.__name__}" in part, "its example"
+        for option in get_command(app).commands[command.__name__].params:
+            assert " ".join(option.help.split()).replace("|", "\\|") in part, option.name
 
 
 def test_every_public_name_is_in_the_reference(pages):

@@ -71,19 +71,39 @@ def _flat(settings: dict[str, Any], prefix: str = "") -> Any:
 
 
 def commands_page() -> str:
-    """Return the help of every command, as it is printed."""
+    """Return every command with its example and its options, from the command line itself."""
+    from typer.main import get_command
     from typer.testing import CliRunner
 
     from trans_encoder.cli import COMMANDS, app
 
-    environment = {"COLUMNS": "110", "TERMINAL_WIDTH": "110", "NO_COLOR": "1", "TERM": "dumb"}
-    parts = ["# Commands", "", "Every command has `--help` with an example and `--json`, which prints one JSON object."]
+    environment = {"COLUMNS": "300", "TERMINAL_WIDTH": "300", "NO_COLOR": "1", "TERM": "dumb"}
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    parts = ["# Commands", "", "Every command has `--help`, and `--json`, which prints exactly one JSON object.", ""]
+    parts += ["What commands print is shown in the [tutorials](../tutorials/duplicates.md)."]
     for command in COMMANDS:
         name = command.__name__.replace("_", "-")
         shown = CliRunner().invoke(app, [name, "--help"], env=environment).stdout
-        lines = [line.rstrip() for line in shown.strip("\n").splitlines()]
-        parts += ["", f"## {name}", "", "```text", *lines, "```"]
+        usage = next(line.strip() for line in shown.splitlines() if "Usage:" in line)
+        about, _, example = (commands[name].help or "").partition("Example: ")
+        parts += ["", f"## {name}", "", about.strip(), "", "```bash", example.strip().strip("`"), "```", ""]
+        parts += ["```text", usage, "```", "", "| option | default | meaning |", "| --- | --- | --- |"]
+        parts += [_option_row(option) for option in commands[name].params]
     return "\n".join(parts) + "\n"
+
+
+def _option_row(option: Any) -> str:
+    annotation = option.type_descriptor.annotation
+    value = option.metavar or "|".join(choice for choice in get_args(annotation) if isinstance(choice, str))
+    shown = value or option.name.upper()
+    if option.opts[0].startswith("-"):
+        shown = ", ".join([*option.opts, *option.secondary_opts])
+        if not option.is_flag:
+            shown += f" {value or getattr(annotation, '__name__', '')}"
+    given = option.default not in (None, False, (), [])
+    default = "required" if option.required else f"`{option.default}`" if given else ""
+    meaning = (option.help or "") + (" (may be repeated)" if option.multiple and "repeat" not in option.help else "")
+    return f"| `{_text(shown)}` | {default} | {_text(meaning)} |"
 
 
 def python_page() -> str:
