@@ -49,7 +49,7 @@ class OpenVino:
         import torch
 
         from trans_encoder.encoders import load_encoder
-        from trans_encoder.fast.plain import PlainRunner
+        from trans_encoder.runner import PlainRunner
 
         self.encoder = load_encoder(folder)
         core = openvino.Core()
