@@ -26,7 +26,8 @@ class Connections:
 
     async def post(self, path, body):
         async with self.slots:
-            reader, writer = self.free.pop() if self.free else await asyncio.open_connection("127.0.0.1", self.port)
+            # The oldest first: a server closes connections that are not used for some time.
+            reader, writer = self.free.pop(0) if self.free else await asyncio.open_connection("127.0.0.1", self.port)
             head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
             await writer.drain()
