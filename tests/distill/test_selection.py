@@ -137,7 +137,7 @@ def test_identical_pairs_are_refused_in_one_sentence(bert, tmp_path, command):
     given = [command, "--pairs", tmp_path / "pairs.tsv", "--model", bert, "--out", tmp_path / "run"]
     done = CliRunner().invoke(app, [str(each) for each in given])
     assert done.exit_code == 2
-    assert "of 8 pairs 0 are left to train on" in " ".join(done.stderr.split())
+    assert "all 8 pairs have the same two texts; give pairs that differ" in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "run").exists()
 

@@ -91,8 +91,7 @@ def test_a_collapsed_start_is_noticed_on_the_dev_set(attempt, spoilt):
 
 def test_pairs_that_are_all_alike_are_noticed(attempt):
     said = attempt(pairs=PairSet.from_lists(["the old farmer"] * 8, ["the old farmer"] * 8))
-    assert said.startswith("cycle 1, bi-encoder of bert-32 gave all 8 pairs the score 1. ")
-    assert "give more varied pairs" in said
+    assert said == "all 8 pairs have the same two texts; give pairs that differ"
 
 
 @pytest.mark.parametrize("gold", [[1.0] * 48, [0.0] * 48])

@@ -91,7 +91,8 @@ def test_an_index_is_made_searched_and_deduplicated_with_exports(exported, sente
     for command in (
         ["index", "--text", str(tmp_path / "texts.txt"), "--model", bi, "--out", index],
         ["duplicates", index, "--cross", cross, "--out", str(tmp_path / "duplicates")],
-        ["search", index, sentences[0], "--cross", cross, "--top", "1", "--json"],
+        ["search", index, sentences[0], "--cross", cross, "--json"],
+        ["search", index, sentences[0], "--top", "1", "--json"],
     ):
         done = CliRunner().invoke(app, command)
         assert done.exit_code == 0, done.output

@@ -11,8 +11,9 @@ from scale.laboratory import Laboratory, different_files, final_scores, labels, 
 
 LABELS = 1e-6
 """What labels of the same models may differ by."""
-TRAINED = 1e-4
-"""What may differ after training: gradients are summed in another order, and Adam divides by small ones."""
+TRAINED = 5e-4
+"""What may differ after training: gradients are summed in another order, GEMMs of half a batch round otherwise on some
+CPUs, and Adam divides by small gradients."""
 
 
 def check_ranks(lab: Laboratory, reference: Path) -> list[str]:

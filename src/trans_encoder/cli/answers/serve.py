@@ -20,7 +20,7 @@ def serve(
     host: Annotated[str, typer.Option("--host", help="The address to listen on; others than this need a token.")] = (
         "127.0.0.1"
     ),
-    port: Annotated[int, typer.Option("--port", min=1, max=65535)] = 8000,
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="The port to listen on.")] = 8000,
     name: Annotated[
         list[str] | None, typer.Option("--name", metavar="NAME", help="A name by which others know this server.")
     ] = None,
