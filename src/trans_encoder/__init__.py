@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trans_encoder.evaluation.evaluate import Evaluation, evaluate
     from trans_encoder.evaluation.probe import ProbeResult, probe
     from trans_encoder.exporting import export
-    from trans_encoder.mining import mine
+    from trans_encoder.mining.mine import mine
     from trans_encoder.paper.experiment import experiment
     from trans_encoder.report import write_report
     from trans_encoder.serve import serve_index

@@ -88,9 +88,10 @@ class CycleStages:
                 for name, start in starts_scored.items()
             ]
         if votes := self._asked():
-            inputs = {"pairs": self.held_out and self.held_out.hash, **self._beside()}
-            work = AskTeachers(cast(PairSet, self.held_out), tuple(vote.teacher for vote in votes))
-            self.folder.complete([stage(layout.held_out, inputs, work, by="all")])
+            held_out = cast(PairSet, self.held_out)
+            work = AskTeachers(held_out, tuple(vote.teacher for vote in votes))
+            asked = {"pairs": held_out.hash, **self._beside()}
+            self.folder.complete([stage(layout.held_out, asked, work, by="all")])
         return self._cleared(team)
 
     def _asked(self) -> tuple[Vote, ...]:

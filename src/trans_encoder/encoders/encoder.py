@@ -26,7 +26,7 @@ def load_encoder(name: str | Path, *, kind: Literal["cross"], **settings: Any) -
 def load_encoder(name: str | Path, *, kind: Kind | None = None, **settings: Any) -> Encoder: ...
 
 
-def load_encoder(
+def load_encoder(  # type: ignore[misc]  # the overloads are about `kind` alone
     name: str | Path,
     *,
     kind: Kind | None = None,

@@ -198,7 +198,11 @@ class Bootstrap:
 
     def _teachers(self) -> list[ModelRef]:
         """Return references to the teachers, which read whole texts."""
-        settings = {"device": self.device, "trust_remote_code": self.trust_remote_code, "fast": self.fast}
+        settings: dict[str, Any] = {
+            "device": self.device,
+            "trust_remote_code": self.trust_remote_code,
+            "fast": self.fast,
+        }
         return [
             ModelRef(teacher.spec, "bi", teacher.spec, max_tokens=None, prompts=teacher.prompts, **settings)
             for teacher in self.teachers
