@@ -74,7 +74,8 @@ def ours(path: Path, model: str, size: int, beside: str | None) -> dict:
     clock.note("candidates")
     same, _ = decide(score_candidates(rows, found, probability), precision=None, threshold=None)
     clock.note("deciding")
-    result = {"seconds": clock.parts, "candidates": len(found), "pairs": int(same.sum())}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # what follows is for the benchmark alone
+    result = {"seconds": clock.parts, "candidates": len(found), "pairs": int(same.sum()), "peak_mib": peak // 1024}
     if beside:
         some = list(np.random.default_rng(0).choice(texts, size=min(BESIDE, len(texts)), replace=False))
         other = load_embedder([beside])
@@ -91,12 +92,16 @@ def recalls(rows, dense, candidates, floor) -> dict:
     count, rng = len(rows.texts), np.random.default_rng(0)
     chosen = np.sort(rng.choice(count, size=min(SAMPLE, count), replace=False))
     vectors = np.asarray(rows.vectors, dtype=np.float32)
-    scores = vectors[chosen] @ vectors.T
-    scores[np.arange(len(chosen)), chosen] = -np.inf
-    exact = np.argpartition(-scores, NEAREST, axis=1)[:, :NEAREST]
+    parts = []
+    for some in np.split(chosen, range(50, len(chosen), 50)):  # a matrix of all would take more than the rest
+        scores = vectors[some] @ vectors.T
+        scores[np.arange(len(some)), some] = -np.inf
+        place = np.argpartition(-scores, NEAREST, axis=1)[:, :NEAREST]
+        parts.append((place, np.take_along_axis(scores, place, axis=1)))
+    exact, scores = (np.concatenate(part) for part in zip(*parts, strict=True))
     found, _ = dense.search(vectors[chosen], NEAREST + 1)
     hits = sum(len(set(a) & set(b)) for a, b in zip(exact.tolist(), found.tolist(), strict=True))
-    near = np.take_along_axis(scores, exact, axis=1) > floor + 1e-3  # vectors are searched in 16 bits
+    near = scores > floor + 1e-3  # vectors are searched in 16 bits
     left, right = np.repeat(chosen, near.sum(axis=1)), exact[near]
     keys = np.minimum(left, right) * count + np.maximum(left, right)
     kept = np.isin(keys, candidates.left * count + candidates.right)
@@ -134,7 +139,7 @@ def measured(what: str, path: Path, model: str, size: int, beside: str | None, r
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     result = {"ours": ours, "mining": mining, "semhash": semhash}[what](path, model, size, beside)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    results.put({"texts": size, **result, "peak_mib": peak // 1024, "before_mib": before // 1024})
+    results.put({"texts": size, "peak_mib": peak // 1024, **result, "before_mib": before // 1024})
 
 
 def summed_up(results: list[dict]) -> dict:
