@@ -1,6 +1,7 @@
 """One cycle of self-distillation, as published and ours, stage by stage in one process.
 
     make bench BENCH_ARGS="--model MODEL --data-dir DATA --pairs 8000 --json cycle.json"
+    make bench BENCH_ARGS="--model MODEL --data-dir DATA --pairs 2000 --preset paper-sts --growth= --json paper.json"
 
 Each stage runs in both variants, and which of them goes first changes from stage to stage. Ratios above 1 mean that
 ours is faster. Writes the numbers as JSON and, beside it, a plot.
@@ -25,7 +26,7 @@ from measuring import exponent, forward_flops, matmul_rate, peak_memory, timed
 from rich.console import Console
 from rich.table import Table
 
-from trans_encoder.config import RunConfig, make_config
+from trans_encoder.config import PRESETS, RunConfig, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import load_task
 from trans_encoder.encoders import BiEncoder, CrossEncoder
@@ -38,14 +39,16 @@ LENGTHS = {"bi.max_tokens": 32, "cross.max_tokens": 64}
 STAGES = ("bi labelling", "cross training", "cross labelling", "bi training", "dev evaluation")
 
 
-def settings(model: str, *, bi_epochs: int) -> RunConfig:
-    """Return the settings of a cycle: preset small with fixed lengths."""
-    return make_config([model], preset="small", overrides={"bi.epochs": bi_epochs, **LENGTHS})
+def settings(model: str, *, preset: str = "small", bi_epochs: int | None = None) -> RunConfig:
+    """Return the settings of a cycle: a preset's with fixed lengths."""
+    return make_config(
+        [model], preset=preset, overrides=LENGTHS if bi_epochs is None else {"bi.epochs": bi_epochs, **LENGTHS}
+    )
 
 
 def run_cycle(arguments: argparse.Namespace, pairs: PairSet, dev: PairSet, *, seed: int, flip: bool) -> dict[str, Any]:
     """Run one cycle of both variants, stage by stage; return seconds, peak memory and dev scores of each."""
-    plan = settings(arguments.model, bi_epochs=arguments.bi_epochs)
+    plan = settings(arguments.model, preset=arguments.preset, bi_epochs=arguments.bi_epochs)
     seconds: dict[str, dict[str, float]] = {stage: {} for stage in STAGES}
     memory = dict.fromkeys(VARIANTS, 0)
     state: dict[str, dict[str, Any]] = {variant: {} for variant in VARIANTS}
@@ -76,7 +79,7 @@ def run_cycle(arguments: argparse.Namespace, pairs: PairSet, dev: PairSet, *, se
 
 def useful_work(arguments: argparse.Namespace, pairs: PairSet) -> dict[str, dict[str, float]]:
     """Return the useful tokens and floating-point operations of each stage: without padding."""
-    config = settings(arguments.model, bi_epochs=arguments.bi_epochs)
+    config = settings(arguments.model, preset=arguments.preset, bi_epochs=arguments.bi_epochs)
     bi = BiEncoder.load(arguments.model, max_tokens=config.bi.max_tokens)
     cross = CrossEncoder.load(arguments.model, max_tokens=config.cross.max_tokens)
     tokens = bi.tokeniser(pairs, max_tokens=config.bi.max_tokens)
@@ -101,7 +104,7 @@ def useful_work(arguments: argparse.Namespace, pairs: PairSet) -> dict[str, dict
 
 def growth(arguments: argparse.Namespace, pool: PairSet) -> dict[str, Any]:
     """Time our labelling and training over growing numbers of pairs."""
-    config = settings(arguments.model, bi_epochs=1)
+    config = settings(arguments.model, preset=arguments.preset, bi_epochs=1)
     sizes = [int(size) for size in arguments.growth.split(",") if size]
     seconds: dict[str, list[float]] = {stage: [] for stage in STAGES[:-1]}
     for size in sizes:
@@ -202,7 +205,8 @@ def parser_of(description: str | None, *, pairs: int) -> argparse.ArgumentParser
     parser.add_argument("--model", required=True, help="a bi-encoder: folder or hub name")
     parser.add_argument("--data-dir", required=True, help="folder of tasks in the plain format")
     parser.add_argument("--pairs", type=int, default=pairs, help="pairs of the STS pool (default: %(default)s)")
-    parser.add_argument("--bi-epochs", type=int, default=3, help="epochs of bi training (default: 3, as preset small)")
+    parser.add_argument("--preset", choices=PRESETS, default="small", help="the settings (default: %(default)s)")
+    parser.add_argument("--bi-epochs", type=int, help="epochs of bi training (default: the preset's)")
     return parser
 
 
@@ -226,7 +230,8 @@ def main() -> None:
         result = summarise(runs, work, rate) | {
             "model": Path(arguments.model).name,
             "pairs": arguments.pairs,
-            "bi_epochs": arguments.bi_epochs,
+            "preset": arguments.preset,
+            "bi_epochs": settings(arguments.model, preset=arguments.preset, bi_epochs=arguments.bi_epochs).bi.epochs,
             "seeds": len(runs),
             "threads": torch.get_num_threads(),
             "versions": {"python": platform.python_version(), "torch": torch.__version__},

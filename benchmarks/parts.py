@@ -66,9 +66,9 @@ WITHOUT = {
 }
 
 
-def one_cycle(model: str, pairs: PairSet, *, bi_epochs: int) -> dict[str, float]:
+def one_cycle(model: str, pairs: PairSet, *, preset: str, bi_epochs: int | None) -> dict[str, float]:
     """Run one cycle of ours; return the seconds of each stage."""
-    plan = cycle.settings(model, bi_epochs=bi_epochs)
+    plan = cycle.settings(model, preset=preset, bi_epochs=bi_epochs)
     PairTokeniser.forget()
     bi, cross = ours.load_bi(model, plan.bi), ours.load_cross(model, plan.cross, seed=0)
     seconds: dict[str, float] = {}
@@ -93,7 +93,9 @@ def main() -> None:
         for place in range(len(names)):
             name = names[(place + turn) % len(names)]
             with WITHOUT[name]():
-                runs[name].append(one_cycle(arguments.model, pairs, bi_epochs=arguments.bi_epochs))
+                runs[name].append(
+                    one_cycle(arguments.model, pairs, preset=arguments.preset, bi_epochs=arguments.bi_epochs)
+                )
             print(name, json.dumps({stage: round(each, 2) for stage, each in runs[name][-1].items()}), flush=True)
     totals = {name: [sum(each.values()) for each in several] for name, several in runs.items()}
     result: dict[str, Any] = {
