@@ -2,7 +2,7 @@
 
 import pytest
 
-from trans_encoder.config import MemberConfig, make_config
+from trans_encoder.config import PRESETS, MemberConfig, make_config
 from trans_encoder.distill.team import ModelRef, assemble, base_model, find_plm, resolve_members
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.errors import RunError
@@ -115,3 +115,25 @@ def test_the_fingerprint_of_a_hub_model_names_the_commit_that_is_stored(tmp_path
     for commit in ("a" * 40, "b" * 40):
         assert fingerprint(commit) == {"hub": "somebody/model", "revision": commit}
     assert ModelRef("member", "bi", "somebody/unseen", max_tokens=None).fingerprint() == {"hub": "somebody/unseen"}
+
+
+def test_wording_teaches_beside_starts_that_were_made_without_labels_and_nobody_else(bert, start):
+    weak, strong = str(bert), str(start)
+
+    def wording(models, **overrides):
+        config, notes = resolve_members(make_config(models, overrides=overrides))
+        assert config == resolve_members(config)[0]
+        told = any("shared wording teaches" in note for note in notes)
+        return [teacher.spec for teacher in config.teachers], config.scale, told
+
+    assert wording([weak]) == (["lexical"], "rank", True)
+    assert wording([weak, strong]) == ([], "rank", False)
+    assert wording([strong]) == ([], "none", False)
+    assert wording([weak], teachers=[strong]) == ([strong], "rank", False)
+    assert wording([weak], lexical=False) == ([], "none", False)
+    assert wording([strong], lexical=True) == (["lexical"], "rank", False)
+    assert wording([weak], strategy="sequential-ensemble") == ([], "none", False)
+    assert wording(["princeton-nlp/unsup-simcse-bert-base-uncased"]) == ([], "none", False)
+    for preset in PRESETS:
+        if preset != "small":
+            assert wording([weak], preset=preset) == ([], "none", False)

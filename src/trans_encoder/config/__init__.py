@@ -1,6 +1,6 @@
 """The configuration of a run: its team and teachers, how encoders are trained, presets, TOML files and overrides."""
 
-from trans_encoder.config.participants import MemberConfig, PoolingMode, TeacherConfig
+from trans_encoder.config.participants import MemberConfig, PoolingMode, TeacherConfig, free_name
 from trans_encoder.config.plans import Kind, OptimisationPlan, TrainingPlan
 from trans_encoder.config.presets import PAPER_METHOD, PRESETS
 from trans_encoder.config.run_config import (
@@ -28,6 +28,7 @@ __all__ = [
     "Scale",
     "TeacherConfig",
     "TrainingPlan",
+    "free_name",
     "load_config",
     "make_config",
     "parse_overrides",

@@ -9,6 +9,7 @@ PAPER_METHOD: dict[str, Any] = {
     "anchor": 0.0,
     "patience": 0,
     "scale": "none",
+    "lexical": False,
     "directions": 0,
     "merge": 1.0,
     "both_orders_labels": False,

@@ -30,6 +30,9 @@ class RunConfig(Frozen):
     """The team; one member is self-distillation, more are mutual distillation (section 2.4)."""
     teachers: tuple[TeacherConfig, ...] = ()
     """Frozen scorers that take part in every labelling: models, lexical, tokens, files of scores, Python functions."""
+    lexical: bool | None = None
+    """Whether shared wording teaches, too (the teacher lexical). If not given, only where no teacher is given and every
+    start was made without labels."""
     ask: float = Field(default=1.0, gt=0, le=1)
     """Share of the pairs that teachers which cost much (cross-encoders, Python functions) are asked about: those that
     the other teachers disagree on most."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from trans_encoder.config import MemberConfig, PoolingMode, RunConfig
+from trans_encoder.config import MemberConfig, PoolingMode, RunConfig, TeacherConfig, free_name
 from trans_encoder.data import PairSet, Scores
 from trans_encoder.encoders import KNOWN, BiEncoder, CrossEncoder, Encoder, Kind, Prompts, known_pooling
 from trans_encoder.encoders.loading import (
@@ -150,7 +150,7 @@ class Origin(NamedTuple):
     note: str | None = None
 
 
-VIEWS = ("lexical", "tokens")
+LEXICAL, TOKENS = VIEWS = ("lexical", "tokens")
 """Teachers that need no model of their own."""
 UNSUPERVISED = "unsupervised"
 """The tag of cards whose models were made without labels."""
@@ -195,15 +195,34 @@ def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
                 )
         found = {"plm": origin.plm, "pooling": pooling, "supervised": supervised, "directions": directions}
         members.append(member.model_copy(update=found))
-    several = len(members) + len(config.teachers) > 1 and config.strategy != "sequential-ensemble"
+    teachers = _with_wording(config, members, notes)
+    several = len(members) + len(teachers) > 1 and config.strategy != "sequential-ensemble"
     careful = any(member.supervised for member in members)
     defaults: dict[str, Any] = {
         "members": tuple(members),
+        "teachers": teachers,
+        "lexical": any(teacher.spec == LEXICAL for teacher in teachers),
         "scale": config.scale or ("rank" if several else "none"),
         "merge": config.merge or (MERGE if careful else 1.0),
     }
     resolved = config.model_copy(update=defaults)
     return _with_care(resolved, notes) if config.anchor is None else (resolved, notes)
+
+
+def _with_wording(config: RunConfig, members: Sequence[MemberConfig], notes: list[str]) -> tuple[TeacherConfig, ...]:
+    """Return the teachers, with wording among them if it was asked for, or if all starts may be weaker than it."""
+    weak = not any(member.supervised or member.bi in KNOWN for member in members)
+    by_default = weak and not config.teachers and config.strategy != "sequential-ensemble"
+    wanted = by_default if config.lexical is None else config.lexical
+    if not wanted or any(teacher.spec == LEXICAL for teacher in config.teachers):
+        return config.teachers
+    if config.lexical is None:
+        notes.append(
+            "shared wording teaches beside the members, whose starts were made without labels; "
+            "set lexical=false to leave it out"
+        )
+    taken = {str(each.name).lower() for each in (*members, *config.teachers)}
+    return (*config.teachers, TeacherConfig(spec=LEXICAL, name=free_name(LEXICAL, taken)))
 
 
 def _with_care(config: RunConfig, notes: list[str]) -> tuple[RunConfig, list[str]]:

@@ -19,7 +19,7 @@ from trans_encoder.config import RunConfig, Scale, TeacherConfig
 from trans_encoder.data import PairSet, Scores
 from trans_encoder.data.wording import shared_wording
 from trans_encoder.distill.labels.pseudo_labels import PseudoLabels, Teacher, Vote, fingerprint_of, label
-from trans_encoder.distill.team import VIEWS, Member, ModelRef, Team, may_know_labels
+from trans_encoder.distill.team import LEXICAL, TOKENS, VIEWS, Member, ModelRef, Team, may_know_labels
 from trans_encoder.encoders import BiEncoder, Together, checked_name, find_kind
 from trans_encoder.encoders.matching import match_tokens
 from trans_encoder.errors import ConfigurationError, DataError
@@ -28,7 +28,6 @@ from trans_encoder.files import sha256
 ScoreFunction = Callable[[list[tuple[str, str]]], Sequence[float]]
 """What a Python teacher is: pairs of texts in, one finite number for each out; higher is more alike."""
 
-LEXICAL, TOKENS = VIEWS
 FUNCTION = "function:"
 _COSTLY = ("cross", "function")
 _SCORE_FILES = (".parquet", ".jsonl", ".csv", ".tsv", ".jsonl.gz", ".csv.gz", ".tsv.gz", ".arrow")
