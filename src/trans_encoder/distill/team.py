@@ -221,7 +221,8 @@ def _with_wording(config: RunConfig, members: Sequence[MemberConfig], notes: lis
             "shared wording teaches beside the members, whose starts were made without labels; "
             "set lexical=false to leave it out"
         )
-    taken = {str(each.name).lower() for each in (*members, *config.teachers)}
+    taken = {str(member.name).lower() for member in members}
+    taken |= {str(teacher.name).lower() for teacher in config.teachers}
     return (*config.teachers, TeacherConfig(spec=LEXICAL, name=free_name(LEXICAL, taken)))
 
 
