@@ -192,6 +192,13 @@ def test_only_pairs_that_teachers_agree_on_are_kept(pairs):
     assert kept.pairs.hash == pairs.take([i for i in range(len(pairs)) if i not in (3, 40)]).hash
 
 
+def test_a_function_whose_file_holds_something_else_there_has_a_fingerprint(tmp_path):
+    place, names = tmp_path / "notebook.md", {}
+    place.write_text("\n(it's\n", encoding="utf-8")
+    exec(compile("\ndef score(pairs):\n    return [0.5 for _ in pairs]\n", str(place), "exec"), names)
+    assert FunctionTeacher("one", names["score"]).fingerprint()["function"].endswith("score")
+
+
 @pytest.mark.parametrize(
     ("scores", "match"),
     [([1.0], "shape"), ([float("nan")] * 96, "not a finite number"), ([0.5] * 96, "all 96 pairs the score 0.5")],

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from tokenize import TokenError
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -130,7 +131,7 @@ class FunctionTeacher:
         """Tell apart functions by their name and source; what they ask may still change unseen."""
         try:
             source = inspect.getsource(self.function)
-        except (OSError, TypeError):
+        except (OSError, TypeError, SyntaxError, TokenError):  # not in a file, or the file holds something else there
             source = ""
         name = f"{self.function.__module__}.{getattr(self.function, '__qualname__', type(self.function).__name__)}"
         return {"function": name, "source": hashlib.sha256(source.encode()).hexdigest()}
