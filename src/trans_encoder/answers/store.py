@@ -8,7 +8,7 @@ the same texts with the same model.
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, field, replace
 from pathlib import Path
 from tokenize import TokenError
@@ -169,7 +169,8 @@ def remove_leftovers(folder: Path, manifest: Manifest) -> None:
     for pattern in ("vectors-*.npy", "rows-*.arrow", "texts-*.arrow", f"*{PARTIAL}", "cache-*"):
         for file in folder.glob(pattern):
             if file.name not in valid and not file.name.startswith(manifest.cache("")):
-                file.unlink(missing_ok=True)
+                with suppress(PermissionError):  # Windows: somebody has it mapped; the next change removes it
+                    file.unlink(missing_ok=True)
     (folder / PENDING).unlink(missing_ok=True)
 
 

@@ -1,9 +1,12 @@
 """What commands print: results on standard output, everything else on standard error."""
 
+import codecs
 import json
 import logging
+import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -25,11 +28,23 @@ def print_result(result: Mapping[str, Any], *, as_json: bool, shown: Shown) -> N
     if not is_first_rank():
         return
     if as_json:
-        typer.echo(json.dumps(result, ensure_ascii=False))
+        typer.echo(json.dumps(result, ensure_ascii=not is_unicode(sys.stdout)))
         return
     for part in [shown] if isinstance(shown, str | Table) else shown:
         # Scripts read this text as well: no wrapping, and no markup, since a path may contain brackets.
         typer.echo(part) if isinstance(part, str) else Console(markup=False, highlight=False).print(part)
+
+
+def is_unicode(stream: TextIO) -> bool:
+    """Whether a stream can take any character; on Windows a pipe or file has an older encoding."""
+    return codecs.lookup(stream.encoding or "ascii").name.startswith("utf")
+
+
+def accept_all_characters() -> None:
+    """Let standard output and error put a question mark in the place of what their encodings lack."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and not is_unicode(stream):
+            stream.reconfigure(errors="replace")
 
 
 def say_cuts(model: str, cuts: "Cuts") -> None:

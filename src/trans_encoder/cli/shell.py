@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from trans_encoder.cli.output import accept_all_characters
 from trans_encoder.errors import TransEncoderError
 from trans_encoder.progress import console
 from trans_encoder.ranks import is_first_rank, rank, world_size
@@ -79,6 +80,7 @@ def start(
     Start with `trans-encoder check`, which trains nothing and says what `train` would do.
     """
     signal.signal(signal.SIGTERM, _terminate)
+    accept_all_characters()
     _start_logging(debug)
 
 
