@@ -54,14 +54,19 @@ def say_cuts(model: str, cuts: "Cuts") -> None:
 
 
 def score_table(columns: Mapping[str, Mapping[str, float]], *, title: str, caption: str | None = None) -> Table:
-    """Lay out scores: a row for each test set and the average, a column for each model."""
+    """Lay out the scores of models on test sets and on average, the longer list down the page."""
+    tests = list(next(iter(columns.values())))
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
-    table.add_column("test set")
-    for name in columns:
-        table.add_column(name, justify="right")
-    rows = list(next(iter(columns.values())))
-    for row in rows:
-        if row == "average":
+    models_down = len(columns) > len(tests)
+    table.add_column("model" if models_down else "test set", overflow="fold")
+    for name in tests if models_down else columns:
+        table.add_column(name, justify="right", overflow="fold", min_width=len("12.34"))
+    if models_down:
+        for name, scores in columns.items():
+            table.add_row(name, *(f"{scores[test]:.2f}" for test in tests))
+        return table
+    for test in tests:
+        if test == "average":
             table.add_section()
-        table.add_row(row, *(f"{scores[row]:.2f}" for scores in columns.values()))
+        table.add_row(test, *(f"{scores[test]:.2f}" for scores in columns.values()))
     return table
