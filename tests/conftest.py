@@ -245,6 +245,7 @@ TINY_RUN: dict[str, Any] = {
     "cycles": 2,
     "patience": 0,
     "scale": "none",
+    "lexical": False,
     "directions": 0,
     "both_orders_labels": False,
     "cross": {
