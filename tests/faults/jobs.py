@@ -11,8 +11,12 @@ from faults.laboratory import PLAN, Laboratory, Problem, forked, stages
 from trans_encoder.answers.audit import Audit
 from trans_encoder.answers.duplicates import find_duplicates
 from trans_encoder.answers.index import Index, build_index
-from trans_encoder.data import Corpus
+from trans_encoder.data import Corpus, Text
+from trans_encoder.distill.bootstrap import bootstrap
+from trans_encoder.distill.distil import distil
 from trans_encoder.distill.learn import learn
+from trans_encoder.distill.results import ensemble_run
+from trans_encoder.exporting import export
 
 _ANSWERS = 6
 
@@ -45,7 +49,7 @@ class Job:
 
 
 def other_jobs(lab: Laboratory, root: Path) -> list[Job]:
-    """Return the jobs that are not runs: index, duplicates, audit, learn."""
+    """Return the jobs that are not runs on pairs; export and ensemble replace what an earlier call made."""
     model = str(lab.reference / "best" / "bert" / "bi")
     labelled = graded(24, seed=1)
     texts = sorted({*labelled.sentence1.to_pylist(), *labelled.sentence2.to_pylist()})
@@ -74,7 +78,33 @@ def other_jobs(lab: Laboratory, root: Path) -> list[Job]:
     def learning(folder: Path) -> None:
         learn(labelled, model, kind="bi", out=folder, device="cpu", **{**PLAN, "checkpoint_steps": 1})
 
-    jobs = {"index": index, "duplicates": duplicates, "audit": audit, "learn": learning}
+    text, tuning = Text.from_sentences(texts), {"batch_size": 8, "max_sentences": 24, "checkpoint_steps": 1}
+
+    def bootstrapping(folder: Path) -> None:
+        bootstrap(text, lab.models[0], out=folder, device="cpu", **tuning)
+
+    def from_text(folder: Path) -> None:
+        settings = {"device": "cpu", "cycles": 2, "patience": 0, "formulation": "bi", "bi": PLAN, "cross": PLAN}
+        distil(text, lab.models[0], out=folder, pairs=40, remine=True, **settings)
+
+    def exporting(folder: Path) -> None:
+        for encoder in ("cross", "bi"):
+            export(lab.reference / "best" / "bert" / encoder, folder)
+
+    def ensembling(folder: Path) -> None:
+        for _ in range(2):
+            ensemble_run(lab.reference, out=folder)
+
+    jobs = {
+        "index": index,
+        "duplicates": duplicates,
+        "audit": audit,
+        "learn": learning,
+        "bootstrap": bootstrapping,
+        "text": from_text,
+        "export": exporting,
+        "ensemble": ensembling,
+    }
     return [Job(name, work).done_once(root / f"undisturbed-{name}") for name, work in jobs.items()]
 
 

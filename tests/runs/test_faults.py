@@ -44,7 +44,7 @@ def test_a_killed_run_ends_the_same(lab, faults, root):
     assert not_survived(chosen, lab, root) == []
 
 
-@pytest.mark.parametrize("job", ["index", "duplicates", "audit", "learn"])
+@pytest.mark.parametrize("job", ["index", "duplicates", "audit", "learn", "bootstrap", "text", "export", "ensemble"])
 def test_other_jobs_that_are_killed_end_the_same(lab, faults, root, job):
     kills = [fault for fault in faults if fault.kind.endswith(f", {job}")]
     assert len(kills) > 10

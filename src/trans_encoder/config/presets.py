@@ -14,6 +14,7 @@ PAPER_METHOD: dict[str, Any] = {
     "merge": 1.0,
     "both_orders_labels": False,
     "calibrate": False,
+    "first_share": 1.0,
 }
 """What the paper does where this package does more by default."""
 

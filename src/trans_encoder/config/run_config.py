@@ -61,6 +61,9 @@ class RunConfig(Frozen):
     """Decides new weights, the order of the pairs and dropout."""
     cycles: int = Field(gt=0)
     """How often the bi-encoders and the cross-encoders teach each other."""
+    first_share: float = Field(default=1.0, gt=0, le=1)
+    """Share of the pairs, a random sample, that the first cycle learns from; later cycles learn from all. A small first
+    cycle is done soon, and its students are better teachers than the starts. Not with one cycle or remine."""
     strategy: Literal["refresh", "sequential", "sequential-ensemble"] = "refresh"
     """Students start from the original weights (refresh) or from their teacher's (sequential); sequential-ensemble:
     members learn one after the other in every cycle, each from the one before it, instead of from the team's mean."""

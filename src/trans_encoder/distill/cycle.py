@@ -66,6 +66,8 @@ class CycleStages:
     judge: Judge | None
     miner: Miner | None = None
     """Mines the pairs of every cycle but the first; without it all cycles have the same pairs."""
+    later: PairSet | None = None
+    """The pairs of every cycle but the first, if that learns from some of them only."""
     held_out: PairSet | None = None
     """Pairs that the judge keeps to itself."""
     teachers: tuple[Vote, ...] = ()
@@ -117,9 +119,14 @@ class CycleStages:
 
     def mine_again(self, team: Team, *, cycle: int) -> None:
         """Mine the pairs of a later cycle with the team's bi-encoders; an anchor needs the starts' labels of them."""
+        starts = tuple(member.start for member in team)
+        if self.later is not None and cycle == 2:
+            pairs = self.folder.stage(self._pairs(2), {"pairs": self.later.hash}, SavePairs(self.later), by="owner")
+            self.folder.complete([pairs])
+            self._label_with_starts(starts, cycle=2)
         if self.miner is None or cycle == 1:
             return
-        encoders, starts = (tuple(models) for models in zip(*((each.bi, each.start) for each in team), strict=True))
+        encoders = tuple(member.bi for member in team)
         inputs = {
             "miner": dict(self.miner.fingerprint),
             "encoders": [self.digest(encoder) for encoder in encoders],
@@ -127,6 +134,9 @@ class CycleStages:
         }
         work = MineAgain(self.miner, encoders, cycle, self.held_out)
         self.folder.complete([self.folder.stage(self._pairs(cycle), inputs, work)])
+        self._label_with_starts(starts, cycle=cycle)
+
+    def _label_with_starts(self, starts: tuple[ModelRef, ...], *, cycle: int) -> None:
         if self.config.anchor or self.teachers or self._scale != "none":
             self.folder.complete([self._labelling(self._start_labels(cycle), starts, cycle=cycle)])
 
@@ -158,7 +168,7 @@ class CycleStages:
             beside=self.teachers,
             scale=self._scale,
             known=None if path == start_labels or not self.teachers else start_labels,
-            earlier=tuple(self._start_labels(before) for before in range(1, cycle)) if self.miner else (),
+            earlier=tuple(self._start_labels(before) for before in range(1, self._pairs_made_in(cycle))),
         )
         made_from |= self._beside()
         shards = parts(path, work.shards(), root=self.folder.path)
@@ -181,12 +191,19 @@ class CycleStages:
         return self.folder.layout
 
     def _pairs(self, cycle: int) -> Path:
-        return self.layout.pairs(None if self.miner is None or cycle == 1 else cycle)
+        made_in = self._pairs_made_in(cycle)
+        return self.layout.pairs(None if made_in == 1 else made_in)
+
+    def _pairs_made_in(self, cycle: int) -> int:
+        """Return the cycle whose pairs this one learns from."""
+        if self.miner is not None:
+            return cycle
+        return min(cycle, 2) if self.later is not None else 1
 
     def _start_labels(self, cycle: int) -> Path:
         """Return the place of the starts' own labels of a cycle's pairs."""
-        shared = self.miner is None or cycle == 1
-        return self.layout.labels(1, "bi") if shared else self.layout.start_labels(cycle)
+        made_in = self._pairs_made_in(cycle)
+        return self.layout.labels(1, "bi") if made_in == 1 else self.layout.start_labels(made_in)
 
     def train(
         self,

@@ -81,8 +81,11 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """Estimated time of all cycles."""
-        return sum(stage.cycles * stage.seconds for stage in self.stages)
+        """Estimated time of all cycles, the first of which may have a share of the pairs only."""
+        config = self.config
+        left_out = 1 - config.first_share if config.cycles > 1 else 0.0
+        every_cycle = sum(stage.seconds for stage in self.stages if stage.cycles == config.cycles)
+        return sum(stage.cycles * stage.seconds for stage in self.stages) - left_out * every_cycle
 
 
 def plan_run(
@@ -99,6 +102,8 @@ def plan_run(
     """
     check_trackers(config.trackers)
     resolved, notes = resolve_members(config)
+    if remined is not None:
+        resolved = resolved.model_copy(update={"first_share": 1.0})
     judge: Judge | None = DevJudge(dev) if dev else None
     if judge is None and config.selection == "label-free":
         pairs, held_out = hold_out(pairs, seed=config.seed, views=bool(config.teachers))

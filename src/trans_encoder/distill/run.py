@@ -63,14 +63,16 @@ def run(
         logger.warning(note)
     settings = settings_of(config, place)
     asked = terms.held_out is not None and any(vote.ask == 1 for vote in terms.teachers)
-    stages = partial(_stage_count, config, remined=miner is not None, asked=asked)
+    first, later = first_pairs(config, pairs, miner=miner)
+    renewed = config.cycles - 1 if miner is not None else 1 if later is not None else 0
+    stages = partial(_stage_count, config, renewed=renewed, asked=asked)
     with (
         progress("stages of the run", total=stages(config.cycles)) as advance,
         Run.claim(place, config=settings, origin=terms.origin, engine=engine, advance=advance) as folder,
     ):
         note_environment(folder.layout.environment, device=best_device())
-        steps = CycleStages(folder, config, judge, miner, terms.held_out, terms.teachers)
-        team, cycles = _run_cycles(steps.prepare(terms.team, pairs), steps)
+        steps = CycleStages(folder, config, judge, miner, later, terms.held_out, terms.teachers)
+        team, cycles = _run_cycles(steps.prepare(terms.team, first), steps)
         if cycles < config.cycles:
             notes.append(f"stopped after cycle {cycles} of {config.cycles}: nothing more was gained for any member")
             logger.warning(notes[-1])
@@ -129,26 +131,34 @@ def agree(
     return Terms(team, pairs, held_out, judge, origin, teachers)
 
 
+def first_pairs(config: RunConfig, pairs: PairSet, *, miner: Miner | None) -> tuple[PairSet, PairSet | None]:
+    """Return the pairs of the first cycle and, if they are a sample only, those of the later ones."""
+    if config.first_share == 1 or config.cycles == 1 or miner is not None:
+        return pairs, None
+    return pairs.sample(max(2, round(config.first_share * len(pairs))), seed=config.seed), pairs
+
+
 def _run_cycles(team: Team, steps: CycleStages) -> tuple[Team, int]:
     """Run the cycles until nothing is gained any more; return the team and how many there were."""
     config = steps.config
     for cycle in range(1, config.cycles + 1):
         team = run_cycle(team, steps, cycle=cycle)
-        if 0 < config.patience <= idle(team, steps, cycle=cycle):
+        first_of_few = cycle == 1 and steps.later is not None  # all pairs may gain what some did not
+        if 0 < config.patience <= idle(team, steps, cycle=cycle) and not first_of_few:
             break
     return team, cycle
 
 
-def _stage_count(config: RunConfig, cycles: int, *, remined: bool, asked: bool) -> int:
+def _stage_count(config: RunConfig, cycles: int, *, renewed: int, asked: bool) -> int:
     """Count pairs and starts, the labels and trainings of each cycle, the history, the kept models and the result.
 
     Each start that loses common directions is one stage more, and so is what frozen teachers are asked about held-out
-    pairs. Pairs that are mined again are one stage more in every
-    cycle but the first, and so are the start's labels of them.
+    pairs. Pairs that are mined again, or are new in the second cycle, are one stage more in each of these `renewed`
+    cycles, and so are the start's labels of them.
     """
     kinds, members = (1 if config.formulation == "bi" else 2), len(config.members)
     labelled_again = config.anchor or config.teachers or config.scale not in (None, "none")
-    again = (cycles - 1) * (2 if labelled_again else 1) if remined else 0
+    again = min(cycles - 1, renewed) * (2 if labelled_again else 1)
     labellings = members if config.strategy == "sequential-ensemble" else 1
     cleared = sum(bool(member.directions) for member in config.members)
     return 2 + asked + cleared + cycles * kinds * (labellings + members) + again + 1 + kinds * members + 1

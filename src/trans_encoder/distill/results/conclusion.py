@@ -113,7 +113,7 @@ def conclude(team: Team, steps: CycleStages, pairs: PairSet, *, cycles: int, not
         },
         notes=(
             *notes,
-            *_remined(steps, team, cycles=cycles),
+            *_pairs_of_cycles(steps, team, cycles=cycles),
             *cut_notes(layout, team, cycles=cycles, kinds=kinds),
             *_hard(layout, team, cycles=cycles, kinds=kinds),
             *_outside(layout, team, cycles=cycles, kinds=kinds),
@@ -303,8 +303,11 @@ class Conclude:
         )
 
 
-def _remined(steps: CycleStages, team: Team, *, cycles: int) -> list[str]:
-    """Say how many pairs each cycle found for itself."""
+def _pairs_of_cycles(steps: CycleStages, team: Team, *, cycles: int) -> list[str]:
+    """Say how many pairs each cycle found for itself, or that the first had some of them only."""
+    if steps.later is not None:
+        first = read_record(TrainingRecord, training_record(steps.layout.student(1, team[0].name, "bi")))
+        return [f"cycle 1 learnt from {first.labels:,} of {len(steps.later):,} pairs (first_share)"]
     if steps.miner is None:
         return []
     trainings = {
