@@ -20,14 +20,18 @@ def all_faults(lab: Laboratory, root: Path, *, seed: int, others: int, times: in
     return [
         *kills(lab, points, seed=seed, others=others, times=times),
         *storage_faults(points, seed=seed, each=each, files=files),
-        *(fault for job in other_jobs(lab, root) for fault in job_kills(job, root, seed=seed, times=times // 3)),
+        *(
+            fault
+            for job in other_jobs(lab, root)
+            for fault in job_kills(job, root, seed=seed, others=others, times=times // 3)
+        ),
     ]
 
 
-def job_kills(job: Job, root: Path, *, seed: int, times: int) -> Iterator[Fault]:
-    """Yield the kills of a job that is not a run: at each of its changes, and at random times."""
+def job_kills(job: Job, root: Path, *, seed: int, others: int, times: int) -> Iterator[Fault]:
+    """Yield the kills of a job that is not a run: before and after its writes, at other changes, at random times."""
     points = changes(job, root / f"watched-{job.name}")
-    for fault in kills(job, points, seed=seed, others=len(points), times=times):
+    for fault in kills(job, points, seed=seed, others=others, times=times):
         yield Fault(f"{fault.kind}, {job.name}", fault.detail, partial(_inject, fault, job))
 
 
