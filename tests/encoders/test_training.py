@@ -219,3 +219,47 @@ def test_losses_are_least_where_the_student_says_the_label(name):
     label = torch.tensor(0.7)
     target = torch.logit(label) if name == "bce" else label
     assert outputs[LOSSES[name](outputs, label.expand(801)).argmin()] == pytest.approx(target.item(), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("patience", "keep_last", "steps"), [(0, False, [4, 6, 8, 12]), (2, False, [4, 6, 8]), (2, True, [4, 6, 8, 12])]
+)
+def test_a_training_that_gains_nothing_ends_and_keeps_its_best(bert, pairs, tmp_path, patience, keep_last, steps):
+    scores, seen = iter([3.0, 3.0, 1.0, 4.0]), []
+
+    def judge(encoder) -> float:
+        seen.append(weights(encoder))
+        return next(scores)
+
+    plan = PLAN.model_copy(update={"patience": patience})
+    options = TrainingOptions(folder=tmp_path, judge=judge, keep_last=keep_last)
+    result = train(BiEncoder.load(bert), labelled(pairs), plan=plan, options=options)
+    assert [moment.step for moment in result.history] == steps
+    assert same(weights(result.encoder), seen[0 if len(steps) == 3 else 3])
+
+
+@pytest.mark.parametrize("killed_at", [1, 2, 3])
+def test_a_training_that_ends_early_is_continued_to_the_same_end(bert, pairs, tmp_path, killed_at):
+    start = BiEncoder.load(bert).score(pairs)
+    plan, calls = PLAN.model_copy(update={"patience": 2, "checkpoint_steps": 2}), []
+
+    def judge(encoder) -> float:
+        return -float(np.square(encoder.score(pairs) - start).mean())  # worse with every step
+
+    def killing(encoder) -> float:
+        calls.append(1)
+        if len(calls) == killed_at:
+            raise KeyboardInterrupt
+        return judge(encoder)
+
+    options = TrainingOptions(folder=tmp_path / "whole", judge=judge)
+    whole = train(BiEncoder.load(bert), labelled(pairs), plan=plan, options=options)
+    assert [moment.step for moment in whole.history] == [4, 6, 8]
+    options = replace(options, folder=tmp_path / "killed")
+    with pytest.raises(KeyboardInterrupt):
+        train(BiEncoder.load(bert), labelled(pairs), plan=plan, options=replace(options, judge=killing))
+    resumed = train(BiEncoder.load(bert), labelled(pairs), plan=plan, options=options)
+    assert resumed.history == whole.history
+    assert same(weights(resumed.encoder), weights(whole.encoder))
+    again = train(BiEncoder.load(bert), labelled(pairs), plan=plan, options=options)
+    assert again.history == whole.history, "the checkpoint before the end is continued to the same end"

@@ -36,6 +36,8 @@ class OptimisationPlan(Frozen):
     """A batch is made of a few runs of inputs of similar length: less padding, but a little less is learnt."""
     dev_steps: int = Field(default=200, gt=0)
     """Number of steps between two validations; each epoch ends with one as well."""
+    patience: int = Field(default=0, ge=0)
+    """With a dev set, a training ends after this many validations in a row without a better score; 0: never."""
     checkpoint_steps: int = Field(default=200, gt=0)
     """Number of steps between two checkpoints; a killed run continues from the latest."""
 

@@ -248,6 +248,14 @@ class StageTrainer(Trainer):
                 for name, weight in self._student.model.state_dict().items()
             }
 
+    @property
+    def gains_nothing(self) -> bool:
+        """Whether the last validations found nothing better, as many in a row as the plan has patience for."""
+        patience, kept = self._plan.patience, self.kept
+        if patience == 0 or self._options.keep_last or kept.best_score is None:
+            return False
+        return sum(moment.step > kept.best_step for moment in kept.history) >= patience
+
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """Save weights as safetensors, and nothing pickled."""
         folder = Path(output_dir or str(self.args.output_dir))
@@ -331,6 +339,9 @@ class _EachStep(TrainerCallback):
         if step % plan.dev_steps == 0 or step % epoch_steps == 0:
             self._trainer.judge(step=step, epoch=float(state.epoch or 0))
         control.should_save = step % plan.checkpoint_steps == 0 and step < state.max_steps
+        if self._trainer.gains_nothing:
+            # No checkpoint at this step: one would be continued as if there were more to do.
+            control.should_training_stop, control.should_save = True, False
         return control
 
 
