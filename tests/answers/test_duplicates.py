@@ -165,6 +165,27 @@ def test_saved_and_opened_again(tmp_path, found):
     assert list(line) == ["id1", "id2", "score", "probability"]
 
 
+def test_files_of_the_users_that_have_the_names_of_ours_are_never_replaced(tmp_path, found, static):
+    own = '{"sentence1": "a", "sentence2": "b"}\n'
+    (tmp_path / "pairs.jsonl").write_text(own, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"pairs.jsonl is there already .* another folder"):
+        found.save(tmp_path)
+    refused = run("duplicates", tmp_path / "pairs.jsonl", "--model", static, "--out", tmp_path, code=2)
+    assert "another folder" in refused.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["pairs.jsonl"]
+    assert (tmp_path / "pairs.jsonl").read_text(encoding="utf-8") == own
+
+
+def test_answers_that_were_begun_are_written_again(tmp_path, found, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("trans_encoder.answers.found.pq.write_table", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            found.save(tmp_path)
+    assert (tmp_path / "pairs.jsonl").exists()
+    found.save(tmp_path)
+    assert Duplicates.open(tmp_path).pairs == found.pairs
+
+
 def test_a_cross_encoder_looks_again(static, bert, sentences):
     texts = list(dict.fromkeys(sentences))[:12]
     found = find_duplicates(texts, models=str(static), cross=CrossEncoder.load(bert), threshold=0.0)

@@ -15,9 +15,10 @@ from trans_encoder.answers.retrieval.dense import DenseIndex
 from trans_encoder.answers.retrieval.embedded import Embedded
 from trans_encoder.cli import app
 from trans_encoder.data.corpus import Corpus
+from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.writers import write_pairs
 from trans_encoder.encoders import BiEncoder, CrossEncoder
-from trans_encoder.errors import ConfigurationError
+from trans_encoder.errors import ConfigurationError, DataError
 
 
 @pytest.fixture(scope="module")
@@ -144,3 +145,17 @@ def test_either_kind_of_encoder_gives_probabilities(bert):
         scores, probabilities = pair_probabilities(some, encoder)
         assert len(scores) == len(probabilities) == 12
         assert ((probabilities >= 0) & (probabilities <= 1)).all()
+
+
+def test_one_pair_alone_has_no_probability(bert):
+    """There are no other texts that the two could be nearer to each other than."""
+    one = PairSet.from_lists(["a dog barks"] * 8, ["the cat sleeps"] * 8)
+    for encoder in (BiEncoder.load(bert), CrossEncoder.load(bert)):
+        with pytest.raises(DataError, match=r"2 different texts .* at least 3"):
+            pair_probabilities(one, encoder)
+
+
+def test_in_an_index_of_two_texts_unrelated_ones_are_not_the_same(embedder, sentences):
+    rows = Embedded.of(Corpus.from_texts(sentences[:2]), embedder)
+    likely = estimate_probability(rows, embedder, DenseIndex(rows.vectors))
+    assert likely(np.array([likely.scale.unrelated]))[0] < 0.1

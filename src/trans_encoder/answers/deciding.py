@@ -22,12 +22,14 @@ from trans_encoder.answers.probability.estimate import (
 from trans_encoder.answers.retrieval import Candidates, Embedded, Embedder, crowd_of, pair_scores
 from trans_encoder.data import ID, PairSet
 from trans_encoder.encoders import CrossEncoder, Encoder
-from trans_encoder.errors import ConfigurationError
+from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.evaluation.ensembles import mean_scores
 
 WORTH_KEEPING = 0.01
 """Candidates below this probability are counted, but neither saved nor looked at again."""
 _SCALE_PAIRS = 256
+_LEAST_TEXTS = 3
+"""With fewer there are no unrelated texts to measure a pair against."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,7 @@ def score_candidates(
     """
     fitted, own = constants(), probability.scale
     scores = candidates.scores
-    evidence = pair_evidence(rows, candidates.left, candidates.right, own(scores), own(candidates.crowd))
+    evidence = pair_evidence(rows, candidates.left, candidates.right, own(scores), own.crowd(candidates.crowd))
     differences = flips_of(rows.texts, candidates.left, candidates.right)
     differ, alike = is_flip(differences), are_alike(rows.texts, candidates.left, candidates.right)
     again = np.flatnonzero((sigmoid(fitted.log_odds(evidence)) >= WORTH_KEEPING) | differ | alike)
@@ -102,6 +104,11 @@ def _cross_scale(rows: Embedded, cross: CrossEncoder, *, rng: np.random.Generato
 def pair_probabilities(pairs: PairSet, encoder: Encoder, *, seed: int = 0) -> tuple[Floats, Floats]:
     """Return what an encoder scores pairs, and how likely each is the same; their own texts are the corpus."""
     distinct = pairs.distinct()
+    if len(distinct.sentences) < _LEAST_TEXTS:
+        raise DataError(
+            f"{len(distinct.sentences)} different texts are no corpus to measure probabilities against; "
+            f"give at least {_LEAST_TEXTS}, better hundreds, or ask for scores"
+        )
     left, right = (np.asarray(side, dtype=np.int64) for side in distinct.index.T)
     texts = pa.chunked_array([distinct.sentences])
     ids = pa.table({ID: pa.array([str(number) for number in range(len(texts))])})
@@ -115,7 +122,7 @@ def pair_probabilities(pairs: PairSet, encoder: Encoder, *, seed: int = 0) -> tu
         rows = replace(rows, vectors=embedder.encode(distinct.sentences.to_pylist()))
         scale = measure_scale(rows, embedder, rng=np.random.default_rng(seed))
         scores = pair_scores(rows, left, right).astype(np.float64)
-        part, crowd = scale(scores), scale(crowd_of(rows, left, right, scores))
+        part, crowd = scale(scores), scale.crowd(crowd_of(rows, left, right, scores))
     likely = sigmoid(constants().log_odds(pair_evidence(rows, left, right, part, crowd)))
     flipped = is_flip(flips_of(rows.texts, left, right))
     return scores, bounded(likely, flipped=flipped, alike=are_alike(rows.texts, left, right))

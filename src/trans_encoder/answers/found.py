@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trans_encoder.answers.probability import Probability
-from trans_encoder.errors import DataError
+from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.files import atomic_file, read_json, write_json
 
 PAIRS, GROUPS, CANDIDATES, SUMMARY = "pairs.jsonl", "groups.jsonl", "candidates.parquet", "duplicates.json"
@@ -69,7 +69,10 @@ class Duplicates:
     def save(self, folder: str | Path) -> None:
         """Write pairs.jsonl, groups.jsonl, candidates.parquet and duplicates.json into a folder."""
         place = Path(folder)
+        check_target(place)
         place.mkdir(parents=True, exist_ok=True)
+        if not (place / SUMMARY).exists():
+            write_json(place / SUMMARY, {})  # from now on the files are known as ours, even after a kill
         _write_lines(place / PAIRS, (_pair_line(pair) for pair in self.pairs))
         _write_lines(place / GROUPS, (_group_line(group) for group in self.groups))
         with atomic_file(place / CANDIDATES) as temporary:
@@ -89,6 +92,18 @@ class Duplicates:
             return cls(pairs, groups, probability, summary.pop("rows"), summary, candidates)
         except (OSError, ValueError, KeyError, TypeError, RecursionError, pa.ArrowException) as error:
             raise DataError(f"{folder} does not hold what `duplicates` writes ({error}); run it again") from error
+
+
+def check_target(folder: Path) -> None:
+    """Refuse to replace files of the user's that have the names of ours."""
+    if folder.exists() and not folder.is_dir():
+        raise ConfigurationError(f"{folder} is a file; give a folder (--out)")
+    if (folder / SUMMARY).exists():
+        return
+    if others := [name for name in (PAIRS, GROUPS, CANDIDATES) if (folder / name).exists()]:
+        raise ConfigurationError(
+            f"{folder / others[0]} is there already and was not written by `duplicates`; give another folder (--out)"
+        )
 
 
 def _pair_line(pair: DuplicatePair) -> dict[str, Any]:

@@ -94,6 +94,11 @@ class Scale:
         """Return the score at some part of the way."""
         return self.unrelated + part * max(self.same - self.unrelated, _LEAST_RANGE)
 
+    def crowd(self, scores: npt.NDArray[Any]) -> Floats:
+        """Return crowds as parts of the way; where none is known (NaN), the usual one."""
+        parts = self(scores)
+        return np.where(np.isnan(parts), constants().crowd, parts)
+
 
 @dataclass(frozen=True)
 class Probability:
@@ -146,13 +151,13 @@ def estimate_probability(rows: Embedded, embedder: Embedder, dense: DenseIndex, 
     left, right, scores, crowd = _sampled_neighbours(rows, dense, rng=rng)
     pairs = random_pairs(len(rows.texts), 4 * _SAMPLE, rng=rng)
     unrelated = np.einsum("ij,ij->i", rows.take_vectors(pairs[:, 0]), rows.take_vectors(pairs[:, 1]))
-    typical = np.full(len(pairs), np.median(crowd) if len(crowd) else scale.unrelated)
+    typical = np.full(len(pairs), np.median(crowd) if len(crowd) else np.nan)
     evidence = pair_evidence(
         rows,
         np.concatenate([left, pairs[:, 0]]),
         np.concatenate([right, pairs[:, 1]]),
         scale(np.concatenate([scores, unrelated])),
-        scale(np.concatenate([crowd, typical])),
+        scale.crowd(np.concatenate([crowd, typical])),
     )
     return fit_curve(scale, np.concatenate([scores, unrelated]), evidence, scorers=embedder.names)
 
@@ -221,5 +226,5 @@ def _sampled_neighbours(
     left, right, found = np.repeat(chosen, near.sum(axis=1)), positions[near], scores[near]
     total, number = scores.sum(axis=1), other.sum(axis=1)
     again = np.repeat(np.arange(len(chosen)), near.sum(axis=1))
-    crowd = (total[again] - found) / np.maximum(number[again] - 1, 1)
+    crowd = (total[again] - found) / np.where(number[again] > 1, number[again] - 1, np.nan)
     return left, right, found, crowd

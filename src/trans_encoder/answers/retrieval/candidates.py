@@ -28,7 +28,8 @@ class Candidates:
     scores: Floats
     """The inner product of the two vectors."""
     crowd: Floats
-    """How near other texts are to the two: the mean of the scores of their neighbours, this pair apart."""
+    """How near other texts are to the two: the mean of the scores of their neighbours, this pair apart; NaN if there
+    are no other texts."""
 
     def __len__(self) -> int:
         return len(self.left)
@@ -92,5 +93,5 @@ def _crowd(near: Floats, left: Positions, right: Positions, scores: Floats) -> F
     """Return the mean score of the neighbours of each pair's texts, without the pair itself."""
     total = near[left] + near[right]
     # A pair that both sides found counts once on each side; one that only words found is on neither, which is little.
-    others = np.maximum(total[:, 1] - 2, 1)
+    others = np.where(total[:, 1] > 2, total[:, 1] - 2, np.nan)
     return np.asarray((total[:, 0] - 2 * scores) / others, dtype=np.float32)

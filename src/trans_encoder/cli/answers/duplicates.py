@@ -56,6 +56,7 @@ def duplicates(
     Example: `trans-encoder duplicates tickets.index --precision 0.9 --out duplicates`
     """
     from trans_encoder.answers.duplicates import find_duplicates, models_of
+    from trans_encoder.answers.found import check_target
     from trans_encoder.distill.results import Result
     from trans_encoder.encoders import load_encoder
     from trans_encoder.errors import ConfigurationError
@@ -63,6 +64,7 @@ def duplicates(
 
     if run is not None and (model or cross):
         raise ConfigurationError("give either --run or --model and --cross, not both")
+    check_target(out)
     with show_progress():
         names: list[str] | None = model
         crosses = [load_encoder(cross, kind="cross", trust_remote_code=trust_remote_code)] if cross else []
