@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from killing import killed, killed_until_it_ends
 from trans_encoder.answers import store
@@ -11,6 +12,7 @@ from trans_encoder.answers.index import Index, build_index
 from trans_encoder.answers.retrieval.dense import DenseIndex
 from trans_encoder.answers.retrieval.embedder import Embedder, load_embedder
 from trans_encoder.answers.retrieval.lexical import LexicalIndex
+from trans_encoder.cli import app
 from trans_encoder.data.corpus import Corpus
 from trans_encoder.errors import ConfigurationError, DataError
 
@@ -96,6 +98,19 @@ def test_a_model_that_changed_since_is_refused(tmp_path, static, other_static):
     shutil.copytree(other_static, model, dirs_exist_ok=True)
     with pytest.raises(ConfigurationError, match=r"has changed since"):
         Index.open(tmp_path / "i").search("boat")
+
+
+def test_texts_that_the_model_cuts_are_counted_and_told(tmp_path, bert, sentences):
+    rows = tmp_path / "rows.txt"
+    rows.write_text(f"{sentences[0]}\n{' '.join(sentences[:30])}\n", encoding="utf-8")
+    told = "1 of 2 texts (50.0%) are longer than 64 tokens and are cut"
+    for command in (["index", "--text", rows, "--out", tmp_path / "i"], ["duplicates", rows, "--out", tmp_path / "d"]):
+        result = CliRunner().invoke(app, [str(part) for part in (*command, "--model", bert)])
+        assert result.exit_code == 0, result.output
+        assert told in result.stderr
+    index = build_index(rows, tmp_path / "again", models=[str(bert)])
+    assert index.report.cuts[str(bert)].cut == 1
+    assert not build_index(rows, tmp_path / "again").report.cuts, "nothing new was embedded"
 
 
 @pytest.mark.parametrize("write", [1, 2])

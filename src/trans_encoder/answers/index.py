@@ -34,7 +34,7 @@ from trans_encoder.answers.store import (
     write_cache,
 )
 from trans_encoder.data import ID, TEXT, Corpus
-from trans_encoder.encoders import CrossEncoder
+from trans_encoder.encoders import BiEncoder, CrossEncoder, Cuts, count_text_cuts
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.files import read_json, write_json
 from trans_encoder.runs import LOCK
@@ -57,6 +57,8 @@ class IndexReport:
     removed: int
     embedded: int
     """Texts that had to be embedded."""
+    cuts: dict[str, Cuts] = field(default_factory=dict)
+    """What each transformer cut of these texts, at its own length."""
 
 
 @dataclass(eq=False)
@@ -166,7 +168,9 @@ def build_index(
         else:
             manifest = old
             clean_up(folder, manifest)
-    report = IndexReport(len(table), len(texts), **counts, embedded=len(new))
+    transformers = [encoder for encoder in embedder.encoders if isinstance(encoder, BiEncoder)] if len(new) else []
+    cuts = {encoder.name: count_text_cuts(encoder, new) for encoder in transformers}
+    report = IndexReport(len(table), len(texts), **counts, embedded=len(new), cuts=cuts)
     return Index(folder, manifest, _embedded(folder, manifest), report, trust_remote_code, embedder)
 
 

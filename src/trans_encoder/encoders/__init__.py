@@ -6,7 +6,7 @@ from trans_encoder.encoders.calibrating import calibrate_to
 from trans_encoder.encoders.cross import CrossEncoder
 from trans_encoder.encoders.encoder import Encoder, load_encoder
 from trans_encoder.encoders.known import KNOWN, known_pooling
-from trans_encoder.encoders.lengths import Cuts, count_cuts, covering, fitting_length
+from trans_encoder.encoders.lengths import Cuts, count_cuts, count_text_cuts, covering, fitting_length
 from trans_encoder.encoders.loading import (
     Precision,
     best_device,
@@ -41,6 +41,7 @@ __all__ = [
     "check_precision",
     "checked_name",
     "count_cuts",
+    "count_text_cuts",
     "covering",
     "find_kind",
     "fingerprint",

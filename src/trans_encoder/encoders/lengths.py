@@ -4,9 +4,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from trans_encoder.config import Kind
 from trans_encoder.data import PairSet
+from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.encoder import Encoder
 from trans_encoder.encoders.tokens import Integers
 
@@ -46,8 +48,17 @@ class Cuts:
 
 def count_cuts(encoder: Encoder, pairs: PairSet, *, max_tokens: int | None = None) -> Cuts:
     """Count the inputs that are cut to `max_tokens`, or to the encoder's own length."""
-    limit, lengths = max_tokens or encoder.max_tokens, _whole_lengths(encoder, pairs)
-    return Cuts(encoder.kind, limit, len(lengths), int((lengths > limit).sum()), int(lengths.max(initial=0)))
+    return _cuts(encoder.kind, max_tokens or encoder.max_tokens, _whole_lengths(encoder, pairs))
+
+
+def count_text_cuts(encoder: BiEncoder, texts: pa.Array | pa.ChunkedArray) -> Cuts:
+    """Count the texts that a bi-encoder cuts to its own length."""
+    tokens = encoder.tokeniser.sentences(texts, max_tokens=encoder.max_tokens)
+    return _cuts(encoder.kind, encoder.max_tokens, tokens.whole + encoder.layout.extra)
+
+
+def _cuts(kind: Kind, limit: int, lengths: Integers) -> Cuts:
+    return Cuts(kind, limit, len(lengths), int((lengths > limit).sum()), int(lengths.max(initial=0)))
 
 
 def fitting_length(encoder: Encoder, pairs: PairSet) -> int:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from trans_encoder.cli.answers.index import CrossOption, EmbeddingModels, IdColumn, TextColumn
 from trans_encoder.cli.options import Json, SkipBad, TrustRemoteCode
-from trans_encoder.cli.output import Shown, print_result
+from trans_encoder.cli.output import Shown, print_result, say_cuts
 from trans_encoder.progress import show_progress
 
 if TYPE_CHECKING:
@@ -107,7 +107,10 @@ def _opened(
             "--model, such as --model sentence-transformers/all-MiniLM-L6-v2, or a finished run with --run"
         )
     corpus = read_corpus(source, **options)
-    return build_index(corpus, kept, models=models, reindex=True, replace=True, trust_remote_code=trust_remote_code)
+    made = build_index(corpus, kept, models=models, reindex=True, replace=True, trust_remote_code=trust_remote_code)
+    for name, cuts in made.report.cuts.items() if made.report else ():
+        say_cuts(name, cuts)
+    return made
 
 
 def _shown(found: "Duplicates", out: Path, page: Path) -> Shown:

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from trans_encoder.cli.options import Json, SkipBad, TrustRemoteCode
-from trans_encoder.cli.output import print_result
+from trans_encoder.cli.output import print_result, say_cuts
 from trans_encoder.progress import show_progress
 
 RowsPath = Annotated[
@@ -61,6 +61,8 @@ def index(
         probability = made.probability
     report = made.report
     assert report is not None
+    for name, cuts in report.cuts.items():
+        say_cuts(name, cuts)
     parts = [f"{number:,} {what}" for what, number in asdict(report).items() if number and what in _CHANGES]
     shown = [
         f"{out}: {report.rows:,} rows ({', '.join(parts)}), {report.texts:,} distinct texts, "
