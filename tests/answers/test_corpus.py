@@ -20,6 +20,13 @@ def test_ids_and_other_columns_are_kept(tmp_path):
     ]
 
 
+def test_columns_that_are_called_like_ours_are_kept(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"body": "a boat", "text": "one", "text_": "two"}\n', encoding="utf-8")
+    (row,) = Corpus.read(path, column="body").table.to_pylist()
+    assert row == {"id": "1", "text": "a boat", "text__": "one", "text_": "two"}
+
+
 def test_without_an_id_column_rows_are_known_by_their_lines(tmp_path):
     assert Corpus.read(write(tmp_path / "t.txt", "one\n\ntwo\n")).ids.to_pylist() == ["1", "3"]
     assert Corpus.read(write(tmp_path / "t.tsv", "text\none\ntwo\n")).ids.to_pylist() == ["2", "3"]

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from trans_encoder.cli import app
 from trans_encoder.data.pairs import PairSet
+from trans_encoder.data.writers import write_pairs
 from trans_encoder.errors import DataError
 
 ROWS = [
@@ -46,6 +47,17 @@ def test_other_columns_stand_beside_their_pair(tmp_path, ending):
     assert pairs.table["id"].to_pylist() == ["007", "008", "010"]
     assert [row[0] for row in pairs.rows()] == ["a boat", "a lamp", "a clock"]
     assert pairs.take([2]).table["id"].to_pylist() == ["010"]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_scored_again_the_earlier_scores_stay(tmp_path, ending):
+    pairs, columns = tmp_path / f"pairs.{ending}", {"columns": ["sentence1", "sentence2"], "others": True}
+    write_pairs(PairSet.from_lists(["a", "c"], ["b", "d"], scores=[0.1, 0.2]), pairs)
+    for second in (0.3, 0.4, 0.5):
+        write_pairs(PairSet.read(pairs, **columns).with_scores([second, second]), pairs)
+    (row, _) = PairSet.read(pairs, **columns).with_scores([1, 1]).table.to_pylist()
+    assert sorted(float(value) for name, value in row.items() if "score" in name) == [0.1, 0.3, 0.4, 0.5, 1]
+    assert float(row["input_score"]) == 0.1, "a column keeps the name that it has"
 
 
 def test_they_do_not_change_what_pairs_are(tmp_path):

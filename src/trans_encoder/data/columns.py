@@ -1,6 +1,6 @@
 """Which columns of a file hold the two sentences and the score: found by name, or given."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from trans_encoder.errors import DataError
 
@@ -86,6 +86,19 @@ def _find_pair(seen: Sequence[str]) -> Sequence[str | None]:
         f"no known pair of columns such as sentence1 and sentence2 ({_shown(seen)}); name them with "
         "--columns LEFT,RIGHT[,SCORE], or by position, --columns 1,2[,3], if a TSV or CSV file has no header"
     )
+
+
+def free_names(names: Sequence[str], *, taken: Collection[str], change: Callable[[str], str]) -> list[str]:
+    """Return the names, those that are `taken` changed until they are no other column's either."""
+    used = {*taken, *names}
+    free = []
+    for name in names:
+        if name in taken:
+            while name in used:
+                name = change(name)
+            used.add(name)
+        free.append(name)
+    return free
 
 
 def _shown(seen: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trans_encoder.data.columns import ColumnError, Select, positions, require, text_column
+from trans_encoder.data.columns import ColumnError, Select, free_names, positions, require, text_column
 from trans_encoder.data.documents import TEXT_FORMATS, text_files
 from trans_encoder.data.records import BROKEN_UTF8, arrow_batches, decoded, line_records
 from trans_encoder.data.report import ReadReport, Tally
@@ -70,7 +70,8 @@ class Corpus:
         lengths = {ID: len(names), TEXT: len(texts), **{name: len(values) for name, values in (columns or {}).items()}}
         if len(set(lengths.values())) > 1:
             raise DataError(f"columns of different lengths: {lengths}")
-        others = {_free_name(name): pa.array(values) for name, values in (columns or {}).items()}
+        given = columns or {}
+        others = dict(zip(_free(list(given)), map(pa.array, given.values()), strict=True))
         table = pa.table({ID: pa.array(names, pa.large_string()), TEXT: pa.array(texts, pa.large_string()), **others})
         for fault, why in text_faults(table[TEXT].combine_chunks()):
             if fault.any():
@@ -144,7 +145,7 @@ class _Reader:
 
     def _renamed(self, names: Sequence[str]) -> list[str]:
         special = 1 if self.id_name is None else 2
-        return [TEXT, ID][:special] + [_free_name(name) for name in names[special:]]
+        return [TEXT, ID][:special] + _free(names[special:])
 
     def _arrow(self, file: Path, *, kind: str, tally: Tally) -> Iterator[tuple[Sequence[int], pa.Table]]:
         lines = count(1)
@@ -188,9 +189,8 @@ class _Reader:
             yield numbers, _table_of(rows)
 
 
-def _free_name(name: str) -> str:
-    """Return a column's name, changed if it is one of ours."""
-    return f"{name}_" if name in (ID, TEXT) else name
+def _free(names: Sequence[str]) -> list[str]:
+    return free_names(names, taken=(TEXT, ID), change=lambda name: f"{name}_")
 
 
 def _table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trans_encoder.data.columns import ColumnError, Select, pair_columns, positions
+from trans_encoder.data.columns import ColumnError, Select, free_names, pair_columns, positions
 from trans_encoder.data.records import BROKEN_UTF8, Record, arrow_batches, line_records
 from trans_encoder.data.report import ReadReport, Tally
 from trans_encoder.data.screening import OTHERS, PAIR_SCHEMA, Rows, as_scores, as_texts, pair_rows, screen
@@ -125,13 +125,14 @@ def with_other_columns(table: pa.Table) -> pa.Table:
         return table
     rows = [json.loads(text) for text in table[OTHERS].to_pylist()]
     table = table.drop_columns(OTHERS)
-    for name in dict.fromkeys(name for row in rows for name in row):
-        table = table.append_column(_free_name(name), _as_column([row.get(name) for row in rows]))
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    for name, free in zip(names, _free(names), strict=True):
+        table = table.append_column(free, _as_column([row.get(name) for row in rows]))
     return table
 
 
-def _free_name(name: str) -> str:
-    return f"input_{name}" if name in PAIR_SCHEMA.names else name
+def _free(names: Sequence[str]) -> list[str]:
+    return free_names(names, taken=PAIR_SCHEMA.names, change=lambda name: f"input_{name}")
 
 
 def _as_column(values: list[Any]) -> pa.Array:
@@ -166,7 +167,10 @@ def arrow_rows(
 def _beside(pairs: pa.RecordBatch, batch: pa.RecordBatch, *, used: set[str | None]) -> pa.RecordBatch:
     """Put the columns of a batch that are not in use behind its pairs."""
     more = [name for name in batch.schema.names if name not in used]
-    fields = [*pairs.schema, *(batch.schema.field(name).with_name(_free_name(name)) for name in more)]
+    fields = [
+        *pairs.schema,
+        *(batch.schema.field(name).with_name(free) for name, free in zip(more, _free(more), strict=True)),
+    ]
     return pa.RecordBatch.from_arrays([*pairs.columns, *(batch[name] for name in more)], schema=pa.schema(fields))
 
 
