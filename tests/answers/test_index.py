@@ -179,18 +179,50 @@ def test_clusters_find_what_an_exact_search_finds():
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
     def pairs(index):
-        return {
-            (int(q), int(p))
-            for block in index.neighbours(5)
-            for q, row in zip(block[0], block[1], strict=True)
-            for p in row
-        }
+        positions = index.neighbours(5).positions
+        return set(zip(np.repeat(np.arange(len(positions)), 5).tolist(), positions.ravel().tolist(), strict=True))
 
     exact, found = pairs(DenseIndex(vectors)), pairs(DenseIndex(vectors, exact=100, probed=6))
     assert len(exact) == 15_000
     assert len(exact & found) / len(exact) > 0.95
     positions, _ = DenseIndex(vectors, exact=100, probed=6).search(vectors[:50], 1)
     assert (positions[:, 0] == np.arange(50)).mean() > 0.95
+
+
+def test_texts_of_clusters_find_each_other():
+    """What a search for one text misses, the search for its neighbour finds."""
+    rng = np.random.default_rng(1)
+    vectors = rng.normal(size=(4000, 32)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    index = DenseIndex(vectors, exact=100, probed=3)
+    alone, _ = index.search(vectors, 6)
+    exact = DenseIndex(vectors).neighbours(5)
+    near = index.neighbours(5)
+
+    def recall(found):
+        hits = (exact.positions[:, :, None] == found[:, None, :]).any(axis=2)
+        return hits.mean()
+
+    assert recall(near.positions) > recall(alone) + 0.05
+    assert (np.diff(near.scores, axis=1) <= 0).all()
+    for row in near.positions:
+        assert len(set(row.tolist())) == len(row)
+    rows = np.arange(len(vectors))
+    assert (near.positions != rows[:, None]).all()
+    true = np.einsum("ijk,ik->ij", vectors[near.positions], vectors)
+    np.testing.assert_allclose(near.scores, true, atol=2e-3)
+
+
+def test_damaged_clusters_are_made_again(tmp_path):
+    vectors = np.random.default_rng(0).normal(size=(600, 8)).astype(np.float32)
+    cache = tmp_path / "c.npz"
+    first = DenseIndex(vectors, exact=100, cache=cache).search(vectors[:3], 4)
+    whole = cache.read_bytes()
+    for damaged in (whole[: len(whole) // 2], whole[:600] + bytes(100) + whole[700:], b""):
+        cache.write_bytes(damaged)
+        again = DenseIndex(vectors, exact=100, cache=cache).search(vectors[:3], 4)
+        np.testing.assert_array_equal(first[0], again[0])
+        assert cache.read_bytes()[:4] == b"PK\x03\x04"
 
 
 def test_clusters_are_kept_with_the_index(tmp_path):
