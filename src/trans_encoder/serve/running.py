@@ -43,7 +43,8 @@ def serve_index(
     hosts = _LOOPBACK | {name.lower() for name in names} | {_bracketed(host)}
     shown = f"http://{_bracketed(host)}:{port}/" + ("#token=TOKEN" if token else "")
     logger.info("serving %s rows at %s; stop it with Ctrl-C", f"{len(opened):,}", shown)
-    settings = {"log_level": "warning", "access_log": False, "server_header": False, "timeout_keep_alive": 30}
+    # Longer than proxies and clients keep a connection (60 seconds and less): the side that sends should close it.
+    settings = {"log_level": "warning", "access_log": False, "server_header": False, "timeout_keep_alive": 75}
     uvicorn.run(make_app(service, token=token, hosts=hosts), host=host, port=port, **settings)
 
 

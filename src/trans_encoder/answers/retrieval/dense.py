@@ -50,12 +50,12 @@ class DenseIndex:
         else:
             self._vectors = np.asarray(vectors, dtype=np.float32)
 
-    def search(self, queries: Vectors, depth: int, *, probed: int | None = None) -> tuple[Positions, Vectors]:
-        """Return the positions and scores of the nearest texts of each query, best first; `probed` clusters each."""
+    def search(self, queries: Vectors, depth: int) -> tuple[Positions, Vectors]:
+        """Return the positions and scores of the nearest texts of each query, best first; -1 where there is none."""
         depth = min(depth, len(self._vectors))
         if self._clusters is None:
             return _knn(queries, self._vectors, depth)
-        return self._clusters.search(queries, depth, probed=probed or self._probed)
+        return self._clusters.search(queries, depth, probed=self._probed)
 
     def neighbours(self, depth: int) -> Neighbours:
         """Return the nearest other texts of every text."""
