@@ -7,14 +7,16 @@ import pytest
 from typer.testing import CliRunner
 
 from killing import killed, killed_until_it_ends
-from trans_encoder.answers import store
+from trans_encoder.answers import shards, store
 from trans_encoder.answers.index import Index, build_index
 from trans_encoder.answers.retrieval.dense import DenseIndex
 from trans_encoder.answers.retrieval.embedder import Embedder, load_embedder
 from trans_encoder.answers.retrieval.lexical import LexicalIndex
 from trans_encoder.cli import app
+from trans_encoder.config import EngineConfig
 from trans_encoder.data.corpus import Corpus
-from trans_encoder.errors import ConfigurationError, DataError
+from trans_encoder.errors import ConfigurationError, DataError, RunError
+from trans_encoder.runs import make_engine
 
 
 class Counting:
@@ -138,6 +140,32 @@ def test_shards_that_a_killed_command_finished_are_used(tmp_path, monkeypatch, e
     encoder = Counting(embedder)
     build_index(Corpus.from_texts(texts), tmp_path / "i", models=Embedder((encoder,)))
     assert encoder.seen == texts[16:] or encoder.seen == texts[8:]
+
+
+def with_workers(corpus, folder, embedder):
+    with make_engine(EngineConfig(workers=2)) as engine:
+        return build_index(corpus, folder, models=embedder, engine=engine)
+
+
+def test_workers_that_were_killed_continue_and_make_the_same_index(tmp_path, monkeypatch, embedder, sentences):
+    monkeypatch.setattr(store, "SHARD", 8)
+    corpus, out = Corpus.from_texts(list(dict.fromkeys(sentences))[:40]), tmp_path / "together"
+    assert killed(lambda folder: with_workers(corpus, folder, embedder), out, place="*/vectors-*.npy", write=2)
+    kept = {file: file.stat().st_mtime_ns for file in out.glob("vectors-*.npy")}
+    assert kept
+    alone = build_index(corpus, tmp_path / "alone", models=embedder)
+    monkeypatch.delattr(shards, "write_shard")  # this process embeds nothing
+    together = with_workers(corpus, out, embedder)
+    assert content(together) == content(alone)
+    assert {file: file.stat().st_mtime_ns for file in kept} == kept
+    names = [{file.name for file in (tmp_path / name).iterdir()} for name in ("alone", "together")]
+    assert names[0] == names[1]
+
+
+def test_a_worker_with_another_version_of_the_model_refuses(tmp_path, static, sentences):
+    work = shards.EmbedShard(tuple(sentences[:2]), (str(static),), ({"model.safetensors": "another"},), False)
+    with pytest.raises(RunError, match=r"is not the model that this index is made with"):
+        work(tmp_path / "shard.npy")
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path, embedder):

@@ -37,7 +37,7 @@ from trans_encoder.data import ID, TEXT, Corpus
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Cuts, count_text_cuts
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.files import read_json, write_json
-from trans_encoder.runs import LOCK
+from trans_encoder.runs import LOCK, Engine
 
 PLACE = "__text__"
 """The column of stored rows that gives the position of their text."""
@@ -137,13 +137,15 @@ def build_index(
     models: Sequence[str] | Embedder | None = None,
     reindex: bool = False,
     replace: bool = False,
+    engine: Engine | None = None,
     trust_remote_code: bool = False,
 ) -> Index:
     """Make an index of a corpus, or add its rows to one that is there; only texts that are new to it are embedded.
 
     A row whose id is there already replaces the old one; with `replace`, rows that the corpus lacks are removed. An
     index keeps to its models: others, or other versions of them, are refused unless `reindex` asks to embed everything
-    again. Stopped at any point, the same call continues.
+    again. An `engine` (see `make_engine`) embeds in workers side by side, which load the models by their names.
+    Stopped at any point, the same call continues.
     """
     folder = Path(out)
     rows = corpus if isinstance(corpus, Corpus) else Corpus.read(corpus)
@@ -161,7 +163,8 @@ def build_index(
         texts, place, new = _texts(before if same else None, table)
         if counts["added"] or counts["changed"] or counts["removed"] or not same:
             manifest = dataclasses.replace(old, models=embedder.names, fingerprints=embedder.fingerprints)
-            shards = embed_texts(folder, new.to_pylist(), embedder, manifest=manifest)
+            loading: dict[str, Any] = {"engine": engine, "trust_remote_code": trust_remote_code}
+            shards = embed_texts(folder, new.to_pylist(), embedder, manifest=manifest, **loading)
             stored = table.drop_columns([TEXT]).append_column(PLACE, pa.array(place))
             kept = old.shards if same else ()
             manifest = commit(folder, manifest, stored, pa.table({TEXT: texts}), (*kept, *shards))
@@ -189,7 +192,7 @@ def _embedder(models: Sequence[str] | Embedder | None, old: Manifest | None, *, 
 
 def _refuse_foreign(folder: Path) -> None:
     """Refuse a folder that holds something else than an index that was begun."""
-    ours = (LOCK, PENDING, MANIFEST, "vectors-", "rows-", "texts-", "cache-")
+    ours = (LOCK, PENDING, MANIFEST, "vectors", "rows-", "texts-", "cache-")
     others = [file.name for file in folder.iterdir() if not file.name.startswith(ours)]
     if others:
         raise ConfigurationError(f"{folder} holds other files ({', '.join(sorted(others)[:5])}); give a new folder")

@@ -7,6 +7,7 @@ the same texts with the same model.
 
 import hashlib
 import logging
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, field, replace
@@ -21,11 +22,12 @@ from filelock import FileLock, Timeout
 from pydantic.dataclasses import dataclass
 
 from trans_encoder.answers.retrieval import Embedder
+from trans_encoder.answers.shards import make_shards, parts
 from trans_encoder.data.storage import content_hash, open_table, save_table
 from trans_encoder.errors import DataError, RunError
-from trans_encoder.files import PARTIAL, atomic_file, read_json, sha256, write_json
+from trans_encoder.files import PARTIAL, read_json, sha256, write_json
 from trans_encoder.progress import progress
-from trans_encoder.runs import LOCK
+from trans_encoder.runs import LOCK, Engine
 
 logger = logging.getLogger(__name__)
 
@@ -103,24 +105,29 @@ def open_files(folder: Path, manifest: Manifest) -> tuple[pa.Table, pa.Table, np
     return rows, texts, vectors
 
 
-def embed_texts(folder: Path, texts: Sequence[str], embedder: Embedder, *, manifest: Manifest) -> tuple[str, ...]:
+def embed_texts(
+    folder: Path,
+    texts: Sequence[str],
+    embedder: Embedder,
+    *,
+    manifest: Manifest,
+    engine: Engine | None = None,
+    trust_remote_code: bool = False,
+) -> tuple[str, ...]:
     """Embed texts shard by shard, those that are there already apart; return the names of the new files."""
     generation = manifest.generation + 1
     wanted = {"generation": generation, "texts": _hash(texts), "fingerprints": embedder.fingerprints, "shard": SHARD}
     if _pending(folder) != wanted:
         remove_leftovers(folder, manifest)
         write_json(folder / PENDING, wanted)
-    names = []
+    shards = [
+        (f"vectors-{generation:05}-{number:05}.npy", texts[start : start + SHARD])
+        for number, start in enumerate(range(0, len(texts), SHARD))
+    ]
     with progress("embedding", total=len(texts)) as advance:
-        for number, start in enumerate(range(0, len(texts), SHARD)):
-            part = texts[start : start + SHARD]
-            name = f"vectors-{generation:05}-{number:05}.npy"
-            if not (folder / name).exists():
-                with atomic_file(folder / name) as temporary, temporary.open("wb") as file:
-                    np.save(file, embedder.encode(part).astype(np.float16), allow_pickle=False)
-            names.append(name)
-            advance(len(part))
-    return tuple(names)
+        for done in make_shards(folder, shards, embedder, engine=engine, trust_remote_code=trust_remote_code):
+            advance(done)
+    return tuple(name for name, _ in shards)
 
 
 def commit(folder: Path, manifest: Manifest, rows: pa.Table, texts: pa.Table, shards: tuple[str, ...]) -> Manifest:
@@ -171,6 +178,7 @@ def remove_leftovers(folder: Path, manifest: Manifest) -> None:
             if file.name not in valid and not file.name.startswith(manifest.cache("")):
                 with suppress(PermissionError):  # Windows: somebody has it mapped; the next change removes it
                     file.unlink(missing_ok=True)
+    shutil.rmtree(parts(folder), ignore_errors=True)
     (folder / PENDING).unlink(missing_ok=True)
 
 

@@ -53,6 +53,18 @@ Columns = Annotated[
     typer.Option("--columns", metavar="A,B[,SCORE]", help="The columns of the pairs, if they are not found."),
 ]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out lines that cannot be read, and say how many.")]
+EngineName = Annotated[
+    Literal["local", "ray"] | None,
+    typer.Option("--engine", help="Where the work is done: on this machine, or as tasks of a Ray cluster."),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", metavar="N", help="Local processes side by side; by default one for each CUDA device."),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option("--ray-address", metavar="HOST:PORT", help="The Ray cluster; auto on one of its machines."),
+]
 
 
 def choose_prompts(

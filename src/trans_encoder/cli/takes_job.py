@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from trans_encoder.cli.options import Columns, DataDir, Json, Prompt1, Prompt2, PromptOption, SkipBad, TrustRemoteCode
+from trans_encoder.cli.options import (
+    Columns,
+    DataDir,
+    EngineName,
+    Json,
+    Prompt1,
+    Prompt2,
+    PromptOption,
+    RayAddress,
+    SkipBad,
+    TrustRemoteCode,
+    Workers,
+)
 from trans_encoder.cli.texts import ColumnOption, Language, LineOption, MixOption
 from trans_encoder.progress import show_progress
 
@@ -80,18 +92,6 @@ Assignments = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as cross.learning_rate=1e-4; repeatable."),
 ]
 Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Decides new weights, order and dropout.")]
-EngineName = Annotated[
-    Literal["local", "ray"] | None,
-    typer.Option("--engine", help="Where the stages are done: on this machine, or as tasks of a Ray cluster."),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option("--workers", metavar="N", help="Local processes side by side; by default one for each CUDA device."),
-]
-RayAddress = Annotated[
-    str | None,
-    typer.Option("--ray-address", metavar="HOST:PORT", help="The Ray cluster; auto on one of its machines."),
-]
 Out = Annotated[str | None, typer.Option("--out", metavar="RUN", help="The run folder; an unfinished run continues.")]
 
 

@@ -28,7 +28,10 @@ SENTENCE_NAMES = (
 )
 SCORE_NAMES = ("score", "similarity", "similarity_score", "relatedness_score", "gold", "label", "is_duplicate")
 
-TEXT_NAMES = ("text", "sentence", "content", "document", "passage", "body", "article", "abstract")
+TEXT_NAMES = (
+    *("text", "sentence", "content", "document", "passage", "body", "article", "abstract"),
+    *("message", "description", "question", "comment", "review"),
+)
 
 
 class ColumnError(DataError):

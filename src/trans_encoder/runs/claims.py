@@ -39,10 +39,10 @@ def run_folder(out: str | Path) -> Path:
 
 
 def check_shared(run: Path) -> None:
-    """Refuse to work for a run whose folder this machine does not see."""
-    if not Layout(run).manifest.exists():
+    """Refuse to work for a run or an index whose folder this machine does not see."""
+    if not Layout(run).manifest.exists() and not Layout(run).lock.exists():
         raise RunError(
-            f"{platform.node()} does not see the run folder {run}; "
+            f"{platform.node()} does not see the folder {run}; "
             f"give a folder on storage that all machines of the run share (--out)"
         )
 

@@ -1,15 +1,20 @@
 """`trans-encoder index` and `search`: embed the rows of a file once, then ask."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from trans_encoder.cli.options import Json, SkipBad, TrustRemoteCode
+from trans_encoder.cli.options import EngineName, Json, RayAddress, SkipBad, TrustRemoteCode, Workers
 from trans_encoder.cli.output import print_result, say_cuts
 from trans_encoder.progress import show_progress
+
+if TYPE_CHECKING:
+    from trans_encoder.runs import Engine
 
 RowsPath = Annotated[
     Path,
@@ -41,6 +46,9 @@ def index(
     ] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Drop the rows that the file no longer has.")] = False,
     skip_bad: SkipBad = False,
+    engine: EngineName = None,
+    workers: Workers = None,
+    ray_address: RayAddress = None,
     trust_remote_code: TrustRemoteCode = False,
     json: Json = False,
 ) -> None:
@@ -55,9 +63,9 @@ def index(
 
     with show_progress():
         corpus = read_corpus(text, id_column=id_column, column=column, skip_bad=skip_bad)
-        made = build_index(
-            corpus, out, models=model, reindex=reindex, replace=replace, trust_remote_code=trust_remote_code
-        )
+        with _workers(engine, workers, ray_address) as side_by_side:
+            changing: dict[str, Any] = {"reindex": reindex, "replace": replace, "engine": side_by_side}
+            made = build_index(corpus, out, models=model, trust_remote_code=trust_remote_code, **changing)
         probability = made.probability
     report = made.report
     assert report is not None
@@ -72,6 +80,30 @@ def index(
     ]
     result = {"out": str(out), "models": made.manifest.models, **asdict(report), "scale": asdict(probability.scale)}
     print_result(result, as_json=json, shown=shown)
+
+
+@contextmanager
+def _workers(engine: str | None, workers: int | None, ray_address: str | None) -> Iterator["Engine | None"]:
+    """Yield the engine that was asked for; None to embed in this process."""
+    from trans_encoder.config import EngineConfig
+    from trans_encoder.errors import ConfigurationError
+    from trans_encoder.runs import make_engine
+
+    if workers is not None and workers < 1:
+        raise ConfigurationError(f"--workers must be at least 1, not {workers}")
+    if engine == "ray" and workers is not None:
+        raise ConfigurationError("--workers are processes of this machine; leave it out with --engine ray")
+    if engine != "ray" and ray_address is not None:
+        raise ConfigurationError("--ray-address is given, but not --engine ray")
+    if engine == "ray":
+        config = EngineConfig(name="ray", ray_address=ray_address)
+    elif workers is not None and workers > 1:
+        config = EngineConfig(workers=workers)
+    else:
+        yield None
+        return
+    with make_engine(config) as made:
+        yield made
 
 
 _CHANGES = ("added", "changed", "unchanged", "removed")
