@@ -15,6 +15,7 @@ are left out of the setting because SICK was made of such.
 import argparse
 import csv
 import gzip
+import hashlib
 import json
 import random
 import time
@@ -115,7 +116,8 @@ def embedded(corpus: Known, embedder, cache: Path | None):
     rows = Corpus.from_texts(corpus.texts)
     if cache is None:
         return Embedded.of(rows, embedder)
-    name = "+".join(Path(model).name for model in embedder.names)
+    name = "+".join(Path(model).name for model in embedder.names)  # every run calls its model "bi"
+    name += "-" + hashlib.sha256(json.dumps(embedder.fingerprints, sort_keys=True).encode()).hexdigest()[:8]
     return build_index(rows, cache / f"{name}-{corpus.name}-{len(rows)}", models=embedder, replace=True).embedded
 
 
