@@ -1,4 +1,4 @@
-"""Commands run as on Windows: no POSIX modules, signals and folder flushes, no renames of open files, no UTF-8 pipes."""
+"""Commands run as on Windows: no POSIX modules, signals or folder flushes, no renames of open files or UTF-8 pipes."""
 
 import json
 import subprocess

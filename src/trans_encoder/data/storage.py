@@ -69,9 +69,12 @@ def _mapped(file: IO[bytes]) -> pa.Table:
 def save_table(table: pa.Table, path: Path) -> None:
     """Write a table as an Arrow IPC file, atomically."""
     # Given a path, the writer would leave its file open, and Windows renames no open file.
-    with atomic_file(path) as temporary, pa.OSFile(str(temporary), "wb") as file:
-        with pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table, max_chunksize=SLICE_ROWS)
+    with (
+        atomic_file(path) as temporary,
+        pa.OSFile(str(temporary), "wb") as file,
+        pa.ipc.new_file(file, table.schema) as writer,
+    ):
+        writer.write_table(table, max_chunksize=SLICE_ROWS)
 
 
 def open_table(path: Path) -> pa.Table:
