@@ -2,8 +2,6 @@
 
 import json
 
-import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 from scipy.stats import spearmanr
@@ -13,11 +11,10 @@ from typer.testing import CliRunner
 from conftest import TINY_RUN
 from trans_encoder.cli import app
 from trans_encoder.data.text import Text
-from trans_encoder.distill.bootstrap import bootstrap, make_plan
-from trans_encoder.distill.bootstrap.similarities import Similarities, batch_divergence
+from trans_encoder.distill.bootstrap import bootstrap
+from trans_encoder.distill.bootstrap.similarities import batch_divergence
 from trans_encoder.distill.distil import distil
 from trans_encoder.encoders import BiEncoder
-from trans_encoder.encoders.tokens import tokenise
 from trans_encoder.errors import ConfigurationError
 
 FAST = {"batch_size": 32, "learning_rate": 3e-3, "epochs": 4}
@@ -46,19 +43,6 @@ def test_the_loss_is_the_divergence_of_softmax_over_the_rest_of_the_batch():
         taught = torch.softmax(targets[row, others], 0)
         own = torch.softmax((unit @ unit[row])[others] / 0.1, 0)
         assert losses[row].item() == pytest.approx(float((taught * (taught / own).log()).sum()), rel=1e-5)
-
-
-def test_teachers_with_scales_of_their_own_count_alike(bert, sentences):
-    encoder, random = BiEncoder.load(bert), np.random.default_rng(0)
-    tokens = tokenise(encoder.model.tokenizer, pa.array(sentences, pa.large_string()), max_tokens=32)
-    wide = random.normal(size=(len(sentences), 16)).astype(np.float32)
-    narrow = wide + 10  # the same sentences, in a narrow cone: all cosines are near 1
-    plan = make_plan("small", objective="similarities", overrides={})
-    rows = np.arange(20)
-    apart = ~np.eye(20, dtype=bool)
-    for embeddings in ([wide], [wide, narrow]):
-        found = Similarities(encoder, tokens, embeddings, plan=plan).similarities(rows)[apart]
-        assert found.std() == pytest.approx(1.0, abs=0.35)
 
 
 def test_a_bare_model_learns_its_teachers_similarities(bert, teacher, text, pairs, tmp_path):

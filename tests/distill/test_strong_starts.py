@@ -16,7 +16,16 @@ from trans_encoder.distill.distil import distil
 from trans_encoder.distill.judges.judge import LabelFreeJudge, hold_out
 from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
 from trans_encoder.distill.planning import plan_run
-from trans_encoder.distill.team import ANCHOR, SMALL_STEPS, TEAM_STEPS, may_know_labels, resolve_members
+from trans_encoder.distill.team import (
+    ANCHOR,
+    IN_BATCH,
+    MERGE,
+    SMALL_STEPS,
+    TEAM_STEPS,
+    may_know_labels,
+    merge_of,
+    resolve_members,
+)
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.report import write_report
 
@@ -162,3 +171,43 @@ def test_what_was_made_without_labels_says_so(run, mutual, bert, start, tmp_path
     shutil.copytree(start, tmp_path / "tagged")
     (tmp_path / "tagged" / "README.md").write_text("---\ntags: [unsupervised]\n---\n", encoding="utf-8")
     assert not may_know_labels(str(tmp_path / "tagged"))
+
+
+def test_strong_starts_learn_every_cosine_of_a_batch_from_other_bi_encoders(start, roberta, pairs, tmp_path):
+    settings = {**SHORT, "formulation": "bi", "selection": "last", "supervised": True, "scale": "rank"}
+    taught = distil(pairs, str(start), teachers=[str(start), str(roberta)], out=tmp_path / "taught", **settings)
+    assert json.loads((taught.folder / "config.json").read_text())["in_batch"] == IN_BATCH
+    made = {path.name: np.load(path) for path in (taught.folder / "embeddings").iterdir()}
+    assert set(made) == {"start.npy", "start-2.npy"}, "a weak teacher has nothing to say of a strong start's batches"
+    np.testing.assert_array_equal(made["start.npy"], made["start-2.npy"])
+    np.testing.assert_allclose(np.linalg.norm(made["start.npy"].astype(np.float32), axis=1), 1.0, atol=2e-3)
+    plain = distil(
+        pairs,
+        str(start),
+        teachers=[str(start), str(roberta)],
+        out=tmp_path / "plain",
+        in_batch=0,
+        merge=1.0,
+        **settings,
+    )
+    assert not (plain.folder / "embeddings").exists()
+    assert not np.allclose(plain.bi.score(pairs), taught.bi.score(pairs), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "in_batch", "merge"),
+    [
+        ({"teachers": ["STRONG"]}, IN_BATCH, {"bi": 1.0, "cross": MERGE}),
+        ({"teachers": ["STRONG"], "in_batch": 0}, 0, {"bi": MERGE, "cross": MERGE}),
+        ({"teachers": ["STRONG"], "merge": 0.5}, IN_BATCH, {"bi": 0.5, "cross": 0.5}),
+        ({"teachers": ["lexical"]}, 0, {"bi": MERGE, "cross": MERGE}),
+        ({"teachers": ["STRONG"], "supervised": False}, 0, {"bi": 1.0, "cross": 1.0}),
+        ({"teachers": [{"spec": "STRONG", "prompt1": "query: "}]}, 0, {"bi": MERGE, "cross": MERGE}),
+        ({"teachers": ["STRONG"], "preset": "paper-sts"}, 0, {"bi": 1.0, "cross": 1.0}),
+    ],
+)
+def test_in_batch_distillation_or_merging_holds_a_strong_start(start, overrides, in_batch, merge):
+    overrides = json.loads(json.dumps(overrides).replace("STRONG", str(start)))
+    config, _ = resolve_members(make_config([str(start)], preset=overrides.pop("preset", "small"), overrides=overrides))
+    assert config.in_batch == in_batch
+    assert {kind: merge_of(config, kind) for kind in ("bi", "cross")} == merge

@@ -1,6 +1,16 @@
 """The configuration of a run: its team and teachers, how encoders are trained, presets, TOML files and overrides."""
 
-from trans_encoder.config.participants import MemberConfig, PoolingMode, TeacherConfig, free_name
+from trans_encoder.config.participants import (
+    FUNCTION,
+    LEXICAL,
+    SCORE_FILES,
+    TOKENS,
+    VIEWS,
+    MemberConfig,
+    PoolingMode,
+    TeacherConfig,
+    free_name,
+)
 from trans_encoder.config.plans import Kind, OptimisationPlan, TrainingPlan
 from trans_encoder.config.presets import PAPER_METHOD, PRESETS
 from trans_encoder.config.run_config import (
@@ -15,8 +25,13 @@ from trans_encoder.config.run_config import (
 )
 
 __all__ = [
+    "FUNCTION",
+    "LEXICAL",
     "PAPER_METHOD",
     "PRESETS",
+    "SCORE_FILES",
+    "TOKENS",
+    "VIEWS",
     "EngineConfig",
     "Inputs",
     "JobConfig",

@@ -8,6 +8,13 @@ from pydantic import Field, field_validator
 
 from trans_encoder.config.plans import Frozen
 
+LEXICAL, TOKENS = VIEWS = ("lexical", "tokens")
+"""Teachers that need no model of their own."""
+FUNCTION = "function:"
+"""Begins the spec of a teacher that is a Python function."""
+SCORE_FILES = (".parquet", ".jsonl", ".csv", ".tsv", ".jsonl.gz", ".csv.gz", ".tsv.gz", ".arrow")
+"""Ends the spec of a teacher that is a file of scores."""
+
 PoolingMode = Literal["cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
 """How token embeddings become a sentence embedding, by sentence-transformers' names."""
 
@@ -79,6 +86,12 @@ class TeacherConfig(_Prompted):
     """A cross-encoder scores every pair in both orders; switch off where the order matters."""
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
     """The teacher's column in the labels; made from `spec` if not given."""
+
+    @property
+    def names_model(self) -> bool:
+        """Whether it is a model, rather than a view, a function or a file of scores."""
+        spec = self.spec
+        return not (spec in VIEWS or spec.startswith((FUNCTION, f"{TOKENS}:")) or spec.endswith(SCORE_FILES))
 
     @classmethod
     def parse(cls, text: str) -> "TeacherConfig":

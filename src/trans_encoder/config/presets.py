@@ -12,6 +12,7 @@ PAPER_METHOD: dict[str, Any] = {
     "lexical": False,
     "directions": 0,
     "merge": 1.0,
+    "in_batch": 0.0,
     "both_orders_labels": False,
     "calibrate": False,
     "first_share": 1.0,

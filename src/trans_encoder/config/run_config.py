@@ -45,7 +45,12 @@ class RunConfig(Frozen):
     else 3."""
     merge: float | None = Field(default=None, gt=0, le=1)
     """Share of the student in the weights of a new bi-encoder, or of a cross-encoder that began as a re-ranker; the
-    rest is the start's. If not given, 1, but 0.75 where a start may have been trained on labels."""
+    rest is the start's. If not given, 1, but 0.75 where a start may have been trained on labels and `in_batch` does not
+    hold it."""
+    in_batch: float | None = Field(default=None, ge=0)
+    """Weight of a second loss of bi-encoders beside that of the pairs: the cosines of every two sentences of a batch
+    follow those of the starts and of the teachers that are bi-encoders. If not given, 10 where a start may have been
+    trained on labels and others can teach it, else 0."""
     both_orders_labels: bool = True
     """Cross-encoders label every pair in both orders, and the two scores are averaged; needs both_orders."""
     calibrate: bool = True

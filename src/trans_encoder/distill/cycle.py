@@ -12,9 +12,17 @@ from trans_encoder.config import RunConfig, Scale
 from trans_encoder.data import PairSet
 from trans_encoder.distill.judges import Judge
 from trans_encoder.distill.labels import Known, Vote, fingerprint_of, parts, views_of
-from trans_encoder.distill.preparing import AskTeachers, ClearDirections, JudgeStarts, MineAgain, Miner, SavePairs
-from trans_encoder.distill.team import Member, ModelRef, Team
-from trans_encoder.distill.work import Anchor, Label, Student, Train, WriteHistory
+from trans_encoder.distill.preparing import (
+    AskTeachers,
+    ClearDirections,
+    Embed,
+    JudgeStarts,
+    MineAgain,
+    Miner,
+    SavePairs,
+)
+from trans_encoder.distill.team import Member, ModelRef, Team, merge_of
+from trans_encoder.distill.work import Anchor, Embedded, Label, Student, Train, WriteHistory
 from trans_encoder.encoders import Kind
 from trans_encoder.ranks import is_first_rank
 from trans_encoder.runs import (
@@ -220,6 +228,8 @@ class CycleStages:
         `teachers` are the members that made the labels, if not the whole team.
         """
         learners = range(len(team)) if learner is None else [learner]
+        if kind == "bi" and self.config.in_batch:
+            self._embed([model for index in learners for model in self._embedders(team, team[index])], cycle=cycle)
         places = {index: self.layout.student(cycle, team[index].name, kind) for index in learners}
         self.folder.complete(
             [
@@ -254,12 +264,16 @@ class CycleStages:
             "judge": self._judged_by(),
             **self._beside(),
         }
-        merge = config.merge or 1.0
+        merge = merge_of(config, kind)
         inputs |= {"merge": merge} if merge < 1 else {}
         inputs |= {"calibrate": True} if kind == "cross" and config.calibrate else {}
         inputs |= {"keep_agreed": config.keep_agreed} if config.keep_agreed < 1 else {}
         hard = config.hard_pairs if kind == "cross" else 0.0
         inputs |= {"hard_pairs": hard} if hard else {}
+        in_batch = self._in_batch(team, member, cycle=cycle) if kind == "bi" else None
+        if in_batch is not None:
+            embedded = [self.folder.digest(file) for file in in_batch.files]
+            inputs |= {"in_batch": [in_batch.weight, embedded, in_batch.shares]}
         known = {vote.teacher.name: Known(vote.teacher, self.layout.held_out) for vote in self._asked()}
         work = Train(
             student,
@@ -283,8 +297,42 @@ class CycleStages:
             keep_agreed=config.keep_agreed,
             views=tuple(known.get(view.name, view) for view in views_of(member, team, self.teachers)),
             hard_pairs=hard,
+            in_batch=in_batch,
         )
         return self.folder.stage(self.layout.student(cycle, member.name, kind), inputs, work, by="all")
+
+    def _embedders(self, team: Team, member: Member) -> list[ModelRef]:
+        """Return the bi-encoders whose embeddings a member's students learn from: its start, and who may judge them."""
+        views = {view.name for view in views_of(member, team, self.teachers)}
+        frozen = [vote.teacher for vote in self.teachers if vote.teacher.name in views and vote.teacher.kind == "bi"]
+        starts = [other.start for other in team if other.name in views]
+        return [member.start, *starts, *(each for each in frozen if isinstance(each, ModelRef))]
+
+    def _embed(self, models: Iterable[ModelRef], *, cycle: int) -> None:
+        """Embed the sentences of a cycle's pairs with these models, each once."""
+        pairs = self._pairs(cycle)
+        self.folder.complete(
+            [
+                self.folder.stage(
+                    self._embeddings(model, cycle=cycle),
+                    {"pairs": self.folder.digest(pairs), "model": self.digest(model)},
+                    Embed(model, pairs),
+                )
+                for model in dict.fromkeys(models)
+            ]
+        )
+
+    def _embeddings(self, model: ModelRef, *, cycle: int) -> Path:
+        return self.layout.embeddings(model.name, cycle=None if self.miner is None or cycle == 1 else cycle)
+
+    def _in_batch(self, team: Team, member: Member, *, cycle: int) -> Embedded | None:
+        """Return what a student learns of the other sentences of a batch; its own start alone has nothing to teach."""
+        models = self._embedders(team, member)
+        if not self.config.in_batch or len(models) == 1:
+            return None
+        weights = {vote.teacher.name: vote.weight for vote in self.teachers}
+        files = tuple(self._embeddings(model, cycle=cycle) for model in models)
+        return Embedded(files, tuple(weights.get(model.name, 1.0) for model in models), self.config.in_batch)
 
     def _taught(self, member: Member, kind: Kind, place: Path) -> Member:
         if kind == "bi":

@@ -20,7 +20,7 @@ import numpy as np
 from trans_encoder.config import MemberConfig, RunConfig, TeacherConfig
 from trans_encoder.data import PairSet, Text
 from trans_encoder.distill.bootstrap import ObjectiveName, bootstrap
-from trans_encoder.distill.labels import check_models, names_model
+from trans_encoder.distill.labels import check_models
 from trans_encoder.distill.preparing import Miner
 from trans_encoder.distill.team import ModelRef, assemble, resolve_members, settings_of
 from trans_encoder.encoders import KNOWN, BiEncoder, find_kind, is_sentence_encoder
@@ -133,7 +133,7 @@ def _with_first_bi_encoders(config: RunConfig, layout: Layout) -> RunConfig:
 
 def _bi_encoders(config: RunConfig) -> list[TeacherConfig]:
     """Return the bi-encoders among the teachers."""
-    models = [teacher for teacher in config.teachers if names_model(teacher.spec)]
+    models = [teacher for teacher in config.teachers if teacher.names_model]
     return [teacher for teacher in models if find_kind(teacher.spec) == "bi"]
 
 

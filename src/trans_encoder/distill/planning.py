@@ -10,10 +10,10 @@ from typing import cast
 
 import numpy as np
 
-from trans_encoder.config import RunConfig, TrainingPlan
+from trans_encoder.config import FUNCTION, RunConfig, TrainingPlan
 from trans_encoder.data import PairSet, TestSet, Text
 from trans_encoder.distill.judges import DevJudge, Judge, LabelFreeJudge, hold_out
-from trans_encoder.distill.labels import FUNCTION, Vote, assemble_teachers
+from trans_encoder.distill.labels import Vote, assemble_teachers
 from trans_encoder.distill.results import harm_notes
 from trans_encoder.distill.team import Member, ModelRef, assemble, resolve_members
 from trans_encoder.encoders import BiEncoder, Cuts, Encoder, Kind, TrainingOptions, count_cuts, fitting_length, train

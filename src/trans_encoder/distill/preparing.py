@@ -16,9 +16,10 @@ from trans_encoder.distill.labels import PseudoLabels, Teacher, check_scores
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders import BiEncoder, Together
 from trans_encoder.encoders.directions import without_common_directions
+from trans_encoder.encoders.in_batch import unit_vectors
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.evaluation.probe import told_flips
-from trans_encoder.files import atomic_folder
+from trans_encoder.files import atomic_file, atomic_folder
 from trans_encoder.ranks import is_first_rank
 from trans_encoder.runs import StartEntry, StartRecord, write_record
 
@@ -106,6 +107,21 @@ class AskTeachers:
             no_mean = np.full(len(self.held_out), np.nan, dtype=np.float32)
             provenance = {"pairs": self.held_out.hash, "teachers": list(columns)}
             PseudoLabels(self.held_out, no_mean, columns, provenance).save(path)
+
+
+@dataclass(frozen=True)
+class Embed:
+    """Embed each distinct sentence of the pairs, for in-batch distillation."""
+
+    model: ModelRef
+    pairs: Path
+
+    def __call__(self, path: Path) -> None:
+        """Write unit vectors."""
+        sentences = PairSet.open(self.pairs).distinct().sentences
+        vectors = unit_vectors(cast(BiEncoder, self.model.load()).encode(sentences))
+        with atomic_file(path) as temporary, temporary.open("wb") as file:
+            np.save(file, vectors)
 
 
 @dataclass(frozen=True)

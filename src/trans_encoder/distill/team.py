@@ -8,13 +8,14 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from trans_encoder.config import MemberConfig, PoolingMode, RunConfig, TeacherConfig, free_name
+from trans_encoder.config import LEXICAL, MemberConfig, PoolingMode, RunConfig, TeacherConfig, free_name
 from trans_encoder.data import PairSet, Scores
 from trans_encoder.encoders import KNOWN, BiEncoder, CrossEncoder, Encoder, Kind, Prompts, known_pooling
 from trans_encoder.encoders.loading import (
     Precision,
     check_precision,
     checked_name,
+    find_kind,
     fingerprint,
     is_sentence_encoder,
     parameter_count,
@@ -150,8 +151,6 @@ class Origin(NamedTuple):
     note: str | None = None
 
 
-LEXICAL, TOKENS = VIEWS = ("lexical", "tokens")
-"""Teachers that need no model of their own."""
 UNSUPERVISED = "unsupervised"
 """The tag of cards whose models were made without labels."""
 ANCHOR = 0.7
@@ -163,7 +162,10 @@ TEAM_STEPS = 5e-5
 DIRECTIONS = 3
 """Common directions that are removed from a start's embeddings, if not given, where it was made without labels."""
 MERGE = 0.75
-"""Share of the student in a new bi-encoder's weights, if not given, where the start may know labels."""
+"""Share of the student in a new encoder's weights, if not given, where the start may know labels and nothing else holds
+it."""
+IN_BATCH = 10.0
+"""Weight of in-batch distillation, if not given, where other bi-encoders teach a start that may know labels."""
 
 
 def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
@@ -197,16 +199,35 @@ def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
         members.append(member.model_copy(update=found))
     teachers = _with_wording(config, members, notes)
     several = len(members) + len(teachers) > 1 and config.strategy != "sequential-ensemble"
-    careful = any(member.supervised for member in members)
     defaults: dict[str, Any] = {
         "members": tuple(members),
         "teachers": teachers,
         "lexical": any(teacher.spec == LEXICAL for teacher in teachers),
         "scale": config.scale or ("rank" if several else "none"),
-        "merge": config.merge or (MERGE if careful else 1.0),
+        "in_batch": _in_batch(config, members) if config.in_batch is None else config.in_batch,
     }
     resolved = config.model_copy(update=defaults)
     return _with_care(resolved, notes) if config.anchor is None else (resolved, notes)
+
+
+def _in_batch(config: RunConfig, members: Sequence[MemberConfig]) -> float:
+    """Return the weight of in-batch distillation: it takes two bi-encoders that may know labels, one of them a start.
+
+    A sentence is embedded once, so there is none where the two sides of a pair have prompts of their own.
+    """
+    models = [teacher.spec for teacher in config.teachers if teacher.names_model]
+    others = sum(find_kind(model) == "bi" and may_know_labels(model) for model in models)
+    by_side = any(each.prompt1 or each.prompt2 for each in (*config.members, *config.teachers))
+    strong = sum(bool(member.supervised) for member in members) + others
+    return IN_BATCH if any(member.supervised for member in members) and strong > 1 and not by_side else 0.0
+
+
+def merge_of(config: RunConfig, kind: Kind) -> float:
+    """Return the share of the student in the weights of a new encoder; in-batch distillation holds a bi-encoder."""
+    if config.merge is not None:
+        return config.merge
+    held = kind == "bi" and config.in_batch
+    return MERGE if any(member.supervised for member in config.members) and not held else 1.0
 
 
 def _with_wording(config: RunConfig, members: Sequence[MemberConfig], notes: list[str]) -> tuple[TeacherConfig, ...]:
@@ -232,7 +253,8 @@ def _with_care(config: RunConfig, notes: list[str]) -> tuple[RunConfig, list[str
     if not strong or config.strategy == "sequential-ensemble":
         return config.model_copy(update={"anchor": 0.0}), notes
     taught = len(config.members) + len(config.teachers) > 1
-    rate = min(config.bi.learning_rate, TEAM_STEPS if taught else SMALL_STEPS)
+    held = config.in_batch  # keeps what a start knows better than small steps do
+    rate = config.bi.learning_rate if held else min(config.bi.learning_rate, TEAM_STEPS if taught else SMALL_STEPS)
     members = tuple(
         member.model_copy(update={"learning_rate": member.learning_rate or rate}) if member.supervised else member
         for member in config.members

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
 
+import numpy as np
+
 from trans_encoder.config import Scale, TrainingPlan
 from trans_encoder.data import PairSet
 from trans_encoder.distill.judges import Judge
@@ -41,6 +43,7 @@ from trans_encoder.encoders import (
     merge_into,
     train,
 )
+from trans_encoder.encoders.in_batch import InBatch
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.evaluation.probe import told_flips
 from trans_encoder.files import atomic_file, atomic_folder
@@ -124,6 +127,21 @@ class Anchor:
 
 
 @dataclass(frozen=True)
+class Embedded:
+    """Several bi-encoders' embeddings of the pairs' sentences, those of the student's start first."""
+
+    files: tuple[Path, ...]
+    shares: tuple[float, ...]
+    weight: float
+    """Of the loss."""
+
+    def targets(self, pairs: PairSet) -> InBatch:
+        """Return what they say of every two sentences."""
+        embeddings = [np.load(file, mmap_mode="r") for file in self.files]
+        return InBatch(pairs.distinct().sentences, embeddings, weight=self.weight, shares=self.shares)
+
+
+@dataclass(frozen=True)
 class Student:
     """A member's student of one stage and where its weights come from (sections 2.2 and 2.3)."""
 
@@ -189,6 +207,8 @@ class Train:
     """Who judges a bi-encoder without labels."""
     hard_pairs: float = 0.0
     """Rule-made flips to learn as well, as a share of the pairs."""
+    in_batch: "Embedded | None" = None
+    """What a bi-encoder's other cosines of a batch should be."""
 
     def __call__(self, path: Path) -> None:
         """Write the trained model and how its training went."""
@@ -211,7 +231,14 @@ class Train:
             merge = 1.0 if isinstance(student, CrossEncoder) and student.head_is_new else self.merge
             learnt = with_hard_pairs(targets.labelled, share=self.hard_pairs, seed=self.student.seed)
             with tracked(self.trackers, self.logs):
-                training = train(student, learnt, plan=self.plan, options=options, both_orders=self.both_orders)
+                training = train(
+                    student,
+                    learnt,
+                    plan=self.plan,
+                    options=options,
+                    both_orders=self.both_orders,
+                    in_batch=self.in_batch.targets(labels.pairs) if self.in_batch else None,
+                )
             if merge < 1:
                 merge_into(cast(BiEncoder, training.encoder), cast(BiEncoder, self._start(targets)), share=merge)
                 # Score the merged weights: they are the ones saved.

@@ -214,9 +214,13 @@ class BiEncoder(Loaded):
             "place": torch.from_numpy(position[place.reshape(-1, 2)]),
         }
 
+    def unit_vectors(self, batch: dict[str, Any]) -> Tensor:
+        """Return the normalised embedding of each sentence of a batch, with gradients."""
+        return functional.normalize(self.runner(batch["inputs"]).float(), dim=1)
+
     def outputs(self, batch: dict[str, Any]) -> Tensor:
         """Return the cosine of each pair of a batch, with gradients."""
-        unit = functional.normalize(self.runner(batch["inputs"]).float(), dim=1)
+        unit = self.unit_vectors(batch)
         left, right = batch["place"].unbind(1)
         return (unit[left] * unit[right]).sum(dim=1)
 

@@ -3,15 +3,18 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
+import pyarrow.compute as pc
 import torch
 from torch import Tensor, nn
 
 from trans_encoder.config import OptimisationPlan, TrainingPlan
 from trans_encoder.data import PairSet
+from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.encoder import Encoder
+from trans_encoder.encoders.in_batch import InBatch
 from trans_encoder.encoders.lengths import Cuts, count_cuts, fitting_length
 from trans_encoder.encoders.loading import Precision, set_dropout
 from trans_encoder.encoders.losses import LOSSES, TAKES_LOGITS
@@ -76,15 +79,25 @@ class Training:
 
 
 def train(
-    student: Encoder, labelled: PairSet, *, plan: TrainingPlan, options: TrainingOptions, both_orders: bool = False
+    student: Encoder,
+    labelled: PairSet,
+    *,
+    plan: TrainingPlan,
+    options: TrainingOptions,
+    both_orders: bool = False,
+    in_batch: InBatch | None = None,
 ) -> Training:
     """Train the student on the labels of `labelled` (Eq. 2 or 3) and return it with its best weights.
 
-    With `both_orders` every pair is seen twice, once swapped, with one label.
+    With `both_orders` every pair is seen twice, once swapped, with one label. A bi-encoder can learn the cosine of
+    every two sentences of a batch as well (`in_batch`).
     """
     if labelled.scores is None or len(labelled) == 0:
         raise DataError("training needs pairs with labels; got none. Label the pairs first (trans-encoder label)")
-    objective = Imitation(student, labelled, plan=plan, both_orders=both_orders)
+    if in_batch is None:
+        objective = Imitation(student, labelled, plan=plan, both_orders=both_orders)
+    else:
+        objective = InBatchImitation(cast(BiEncoder, student), labelled, plan=plan, in_batch=in_batch)
     training = fit(student, objective, plan=plan, options=options)
     if student.kind == "cross":
         # A re-ranker may come with another activation; wherever it is loaded now, it must give what it was taught.
@@ -139,3 +152,45 @@ class _Imitator(nn.Module):
 
     def forward(self, labels: Tensor, **batch: Any) -> Tensor:
         return self._loss(self._outputs(batch), labels)
+
+
+class InBatchImitation(Imitation):
+    """The same for a bi-encoder, whose cosines of all other sentences of a batch have targets as well."""
+
+    def __init__(self, student: BiEncoder, labelled: PairSet, *, plan: TrainingPlan, in_batch: InBatch) -> None:
+        """Find the teachers' embedding of each sentence of the pairs."""
+        super().__init__(student, labelled, plan=plan, both_orders=False)
+        self.module = _InBatchImitator(student, plan.loss, weight=in_batch.weight)
+        self._in_batch = in_batch
+        self._embedded = np.empty(int(self._pairs.index.max()) + 1, dtype=np.int64)
+        for side, sentences in enumerate((labelled.sentence1, labelled.sentence2)):
+            places = pc.index_in(sentences, value_set=in_batch.sentences).to_numpy()
+            self._embedded[self._pairs.index[:, side]] = places
+
+    def collate(self, rows: Integers) -> dict[str, Any]:
+        """Build a batch of pairs with their labels and the targets of every two of its sentences."""
+        batch = super().collate(rows)
+        # Where each of the batch's embeddings comes from, in their order.
+        _, first = np.unique(batch["place"].numpy(), return_index=True)
+        embedded = self._embedded[self._pairs.index[rows].reshape(-1)[first]]
+        return {**batch, "targets": torch.from_numpy(self._in_batch(embedded))}
+
+
+class _InBatchImitator(nn.Module):
+    """The student and both of its losses as one module."""
+
+    def __init__(self, student: BiEncoder, loss: str, *, weight: float) -> None:
+        super().__init__()
+        self.model = student.model
+        self._unit_vectors = student.unit_vectors
+        self._loss = LOSSES[loss]
+        self._weight = weight
+
+    def forward(self, labels: Tensor, targets: Tensor, **batch: Any) -> Tensor:
+        unit = self._unit_vectors(batch)
+        left, right = batch["place"].unbind(1)
+        cosines = unit @ unit.T
+        errors = (cosines - targets).square().fill_diagonal_(0)
+        each = errors.sum(dim=1) / max(len(unit) - 1, 1)
+        others = (each[left] + each[right]) / 2
+        return self._loss(cosines[left, right], labels) + self._weight * others

@@ -94,6 +94,10 @@ class Layout:
         """Return the labels that the members' first bi-encoders give to the pairs which a later cycle mined."""
         return self._cycle(cycle) / "start-labels.parquet"
 
+    def embeddings(self, model: str, *, cycle: int | None = None) -> Path:
+        """Return a bi-encoder's embeddings of the training pairs' sentences, or of those that a later cycle mined."""
+        return (self.root if cycle is None else self._cycle(cycle)) / "embeddings" / f"{model}.npy"
+
     def cleared_start(self, member: str) -> Path:
         """Return a member's first bi-encoder without common directions, where these are removed."""
         return self.root / "starts" / member

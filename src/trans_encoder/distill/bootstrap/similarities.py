@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -18,14 +17,14 @@ from trans_encoder.data import Scores
 from trans_encoder.distill.bootstrap.plan import ContrastPlan
 from trans_encoder.encoders import BiEncoder, covering
 from trans_encoder.encoders.batching import assemble
+from trans_encoder.encoders.in_batch import Similarities
 from trans_encoder.encoders.tokens import Integers, Tokens
 from trans_encoder.runner import Inputs
 
-_RANDOM_PAIRS = 20_000  # a teacher's scale is measured on so many
 _LEFT_OUT = -1e4  # a logit whose probability is 0
 
 
-class Similarities:
+class SimilarityBatches:
     """Batches of sentences, each with what the teachers say of every two sentences in it."""
 
     def __init__(self, encoder: BiEncoder, tokens: Tokens, teachers: Sequence[Scores], *, plan: ContrastPlan) -> None:
@@ -34,8 +33,7 @@ class Similarities:
         self._layout, self._runner, self._tokens = encoder.layout, encoder.runner, tokens
         whole = tokens.whole + encoder.layout.extra
         self._limit = (plan.given_tokens or covering(whole, limit=encoder.token_limit)) - encoder.layout.extra
-        self._teachers = [_unit(embeddings) for embeddings in teachers]
-        self._scales = [_scale(unit) for unit in self._teachers]
+        self._similarities = Similarities(teachers)
         self._temperature = plan.teacher_temperature
         self.lengths = np.minimum(tokens.lengths, self._limit) + encoder.layout.extra
         self.vocabulary = np.append(tokens.distinct(), encoder.layout.ids)
@@ -49,20 +47,8 @@ class Similarities:
         return {
             "inputs": [assemble([[sentences[i]] for i in group], self._layout) for group in groups],
             "place": torch.from_numpy(place),
-            "targets": torch.from_numpy((self.similarities(rows) / self._temperature).astype(np.float32)),
+            "targets": torch.from_numpy((self._similarities(rows) / self._temperature).astype(np.float32)),
         }
-
-    def similarities(self, rows: Integers) -> NDArray[np.float64]:
-        """Return the teachers' mean cosine of every two sentences, in standard deviations of random pairs' cosines.
-
-        Encoders use different parts of the range: two unrelated sentences have a cosine of 0.05 for one, 0.7 for
-        another. In standard deviations from that, they agree on what is unusual.
-        """
-        found = [
-            (unit[rows].astype(np.float64) @ unit[rows].T.astype(np.float64) - mean) / spread
-            for unit, (mean, spread) in zip(self._teachers, self._scales, strict=True)
-        ]
-        return np.asarray(np.mean(found, axis=0), dtype=np.float64)
 
 
 def batch_divergence(embeddings: Tensor, targets: Tensor, *, temperature: float) -> Tensor:
@@ -87,17 +73,3 @@ class _Student(nn.Module):
     def forward(self, inputs: list[Inputs], place: Tensor, targets: Tensor) -> Tensor:
         embeddings = self._runner(inputs).float()[place]
         return batch_divergence(embeddings, targets, temperature=self._temperature)
-
-
-def _unit(embeddings: Scores) -> NDArray[np.float16]:
-    """Return unit vectors; half precision is exact enough for a target and halves the memory."""
-    norms = np.linalg.norm(embeddings, axis=1, keepdims=True)
-    return np.asarray(embeddings / np.maximum(norms, 1e-12), dtype=np.float16)
-
-
-def _scale(unit: NDArray[np.float16]) -> tuple[float, float]:
-    """Return mean and standard deviation of the cosines of random pairs."""
-    first, second = np.random.default_rng(0).integers(len(unit), size=(2, _RANDOM_PAIRS))
-    differ = first != second
-    cosines = np.einsum("ij,ij->i", unit[first[differ]].astype(np.float32), unit[second[differ]].astype(np.float32))
-    return float(cosines.mean()), max(float(cosines.std()), 1e-6)

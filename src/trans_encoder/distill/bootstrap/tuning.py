@@ -11,7 +11,7 @@ import pyarrow as pa
 from trans_encoder.data import Text
 from trans_encoder.distill.bootstrap.contrast import Contrast
 from trans_encoder.distill.bootstrap.plan import ContrastPlan
-from trans_encoder.distill.bootstrap.similarities import Similarities
+from trans_encoder.distill.bootstrap.similarities import SimilarityBatches
 from trans_encoder.distill.bootstrap.views import dropped_heads, has_dropout
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders import BiEncoder, Training, TrainingOptions, fit
@@ -58,7 +58,7 @@ def _imitate(
     most = plan.given_tokens or encoder.token_limit
     set_dropout(encoder.model, 0.0)  # the targets are exact
     tokens = tokenise(encoder.model.tokenizer, sentences, max_tokens=most)
-    return fit(encoder, Similarities(encoder, tokens, embeddings, plan=plan), plan=plan, options=options)
+    return fit(encoder, SimilarityBatches(encoder, tokens, embeddings, plan=plan), plan=plan, options=options)
 
 
 def find_positives(text: Text, *, plan: ContrastPlan, seed: int) -> Integers:

@@ -16,7 +16,6 @@ from trans_encoder.distill.labels.pseudo_labels import (
 from trans_encoder.distill.labels.scales import uniform_ranks
 from trans_encoder.distill.labels.shards import LabelShard, Sharded, cut, parts
 from trans_encoder.distill.labels.teachers import (
-    FUNCTION,
     Consensus,
     Known,
     Remembering,
@@ -25,12 +24,10 @@ from trans_encoder.distill.labels.teachers import (
     check_coverage,
     check_models,
     name_functions,
-    names_model,
     views_of,
 )
 
 __all__ = [
-    "FUNCTION",
     "Consensus",
     "Known",
     "LabelShard",
@@ -51,7 +48,6 @@ __all__ = [
     "fingerprint_of",
     "label",
     "name_functions",
-    "names_model",
     "on_scale_of",
     "parts",
     "uniform_ranks",

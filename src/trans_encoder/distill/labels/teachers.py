@@ -16,11 +16,11 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from trans_encoder.config import RunConfig, Scale, TeacherConfig
+from trans_encoder.config import FUNCTION, LEXICAL, SCORE_FILES, TOKENS, VIEWS, RunConfig, Scale, TeacherConfig
 from trans_encoder.data import PairSet, Scores
 from trans_encoder.data.wording import shared_wording
 from trans_encoder.distill.labels.pseudo_labels import PseudoLabels, Teacher, Vote, fingerprint_of, label
-from trans_encoder.distill.team import LEXICAL, TOKENS, VIEWS, Member, ModelRef, Team, may_know_labels
+from trans_encoder.distill.team import Member, ModelRef, Team, may_know_labels
 from trans_encoder.encoders import BiEncoder, Together, checked_name, find_kind
 from trans_encoder.encoders.matching import match_tokens
 from trans_encoder.errors import ConfigurationError, DataError
@@ -29,9 +29,7 @@ from trans_encoder.files import sha256
 ScoreFunction = Callable[[list[tuple[str, str]]], Sequence[float]]
 """What a Python teacher is: pairs of texts in, one finite number for each out; higher is more alike."""
 
-FUNCTION = "function:"
 _COSTLY = ("cross", "function")
-_SCORE_FILES = (".parquet", ".jsonl", ".csv", ".tsv", ".jsonl.gz", ".csv.gz", ".tsv.gz", ".arrow")
 
 
 @dataclass(frozen=True)
@@ -289,11 +287,6 @@ def _may_be_strong(teacher: Teacher) -> bool:
     return not (isinstance(teacher, ModelRef) and teacher.kind == "bi") or may_know_labels(teacher.source)
 
 
-def names_model(spec: str) -> bool:
-    """Whether a teacher is a model, rather than a view, a function or a file of scores."""
-    return not (spec in VIEWS or spec.startswith((FUNCTION, f"{TOKENS}:")) or spec.endswith(_SCORE_FILES))
-
-
 def _teacher(teacher: TeacherConfig, config: RunConfig, team: Team, functions: Mapping[str, ScoreFunction]) -> Teacher:
     found = _found(teacher, config, team, functions)
     if teacher.prompts is not None and found.kind not in ("bi", TOKENS):
@@ -315,7 +308,7 @@ def _found(teacher: TeacherConfig, config: RunConfig, team: Team, functions: Map
                 f"teacher {spec} is a Python function; give the function itself, distil(..., teachers=[function])"
             )
         return FunctionTeacher(name, functions[spec])
-    if spec.endswith(_SCORE_FILES):
+    if spec.endswith(SCORE_FILES):
         if not Path(spec).is_file():
             raise ConfigurationError(f"teacher {spec} does not exist; give a file with two texts and a score in a row")
         return ScoreFile(name, Path(spec))

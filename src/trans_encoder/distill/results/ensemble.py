@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from trans_encoder.config import FUNCTION
 from trans_encoder.data import PairSet
-from trans_encoder.distill.labels import FUNCTION, assemble_teachers
+from trans_encoder.distill.labels import assemble_teachers
 from trans_encoder.distill.results.result import Result
 from trans_encoder.distill.team import ModelRef, assemble, config_of
 from trans_encoder.evaluation.ensembles import Ensemble, Voter, save_ensemble
