@@ -6,10 +6,12 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from trans_encoder.errors import ConfigurationError
 
 PARTIAL = ".partial"
 """Ends the name of what is not whole yet."""
@@ -99,6 +101,17 @@ def _put_in_place(new: Path, path: Path) -> None:
             _rename(old, path)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def check_replaceable(folder: Path, *, what: str, is_ours: Callable[[set[str]], bool]) -> None:
+    """Refuse to replace anything but an empty folder or one whose files, by their names, are what we write there."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ConfigurationError(f"{folder} is a file; give a folder for the {what} (--out)")
+    found = {child.name for child in folder.iterdir()}
+    if found and not is_ours(found):
+        raise ConfigurationError(f"{folder} is not empty and holds no {what} to replace; give another folder (--out)")
 
 
 def cache_folder() -> Path:

@@ -394,6 +394,17 @@ def test_models_that_use_different_ranges_count_alike_in_an_ensemble(bert, rober
         assert spearmanr(encoder.score(dev), ranks).statistic > 0.98
 
 
+def test_a_folder_of_anything_else_is_never_replaced_by_an_ensemble(bert, roberta, pairs, tmp_path):
+    (tmp_path / "thesis.txt").write_text("ten years", encoding="utf-8")
+    voters = [Voter("a", BiEncoder.load(bert)), Voter("b", BiEncoder.load(roberta))]
+    for call in (lambda: save_ensemble(voters, pairs, out=tmp_path), lambda: ensemble_run(tmp_path, out=tmp_path)):
+        with pytest.raises(ConfigurationError, match="holds no ensemble to replace"):
+            call()
+    assert (tmp_path / "thesis.txt").read_text(encoding="utf-8") == "ten years"
+    for _ in range(2):
+        assert len(save_ensemble(voters, pairs, out=tmp_path / "new").parts) == 2, "an ensemble is replaced"
+
+
 def test_teachers_on_the_command_line(bert, roberta, pairs, tmp_path):
     write_pairs(pairs, tmp_path / "pairs.jsonl")
     small = [

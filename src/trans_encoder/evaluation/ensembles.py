@@ -18,7 +18,7 @@ import numpy.typing as npt
 from trans_encoder.data import PairSet, Scores, TestSet
 from trans_encoder.encoders import Encoder, Scorer, Together, fingerprint, load_encoder
 from trans_encoder.errors import ConfigurationError
-from trans_encoder.files import atomic_folder, write_json
+from trans_encoder.files import atomic_folder, check_replaceable, write_json
 
 _ENSEMBLE = "ensemble.json"
 _QUANTILES = 201
@@ -93,6 +93,7 @@ def save_ensemble(voters: Sequence[Voter], sample: PairSet, *, out: str | Path) 
             f"{', '.join(voter.name for voter in voters) or 'no models'} and {len(sample)} pairs"
         )
     out, parts = Path(out), []
+    check_ensemble_folder(out)
     with atomic_folder(out) as temporary:
         for voter in voters:
             scores = _both_orders(voter.encoder, sample, both=voter.both_orders)
@@ -101,6 +102,11 @@ def save_ensemble(voters: Sequence[Voter], sample: PairSet, *, out: str | Path) 
             parts.append(_described(voter, quantiles.tolist()))
         write_json(temporary / _ENSEMBLE, {"parts": parts})
     return Ensemble.open(out)
+
+
+def check_ensemble_folder(out: Path) -> None:
+    """Refuse to replace anything but an ensemble."""
+    check_replaceable(out, what="ensemble", is_ours=lambda names: _ENSEMBLE in names)
 
 
 def _described(voter: Voter, quantiles: list[float]) -> dict[str, Any]:

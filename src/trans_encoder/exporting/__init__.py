@@ -9,7 +9,7 @@ from trans_encoder.encoders.onnx import GRAPHS, NOTE, OnnxBiEncoder, OnnxCrossEn
 from trans_encoder.errors import ConfigurationError, import_extra
 from trans_encoder.exporting.graph import describe, write_graph
 from trans_encoder.exporting.int8 import Loss, measure_loss, quantise
-from trans_encoder.files import atomic_folder, read_json, write_json
+from trans_encoder.files import atomic_folder, check_replaceable, read_json, write_json
 
 Format = Literal["safetensors", "onnx"]
 
@@ -40,7 +40,7 @@ def export(
         for package in ("onnx", "onnxscript", "onnxruntime"):
             import_extra(package, extra="onnx")
     folder = Path(out)
-    _check_target(folder)
+    check_replaceable(folder, what="model", is_ours=_is_model)
     encoder = load_encoder(model, device="cpu") if isinstance(model, str | Path) else model
     if isinstance(encoder, OnnxBiEncoder | OnnxCrossEncoder):
         raise ConfigurationError(f"{encoder.name} is an ONNX export already; give the model that it was made from")
@@ -75,12 +75,5 @@ def _add_graph(encoder: Encoder, folder: Path, *, int8: bool, dev: TestSet | Pai
     write_json(graphs / NOTE, note)
 
 
-def _check_target(folder: Path) -> None:
-    """Refuse to replace anything but a model."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise ConfigurationError(f"{folder} is a file; give a folder for the model (--out)")
-    found = {child.name for child in folder.iterdir()}
-    if found and not ("modules.json" in found or {"config.json", "model.safetensors"} <= found):
-        raise ConfigurationError(f"{folder} is not empty and holds no model to replace; give another folder (--out)")
+def _is_model(names: set[str]) -> bool:
+    return "modules.json" in names or {"config.json", "model.safetensors"} <= names

@@ -7,7 +7,7 @@ from trans_encoder.data import PairSet
 from trans_encoder.distill.labels import assemble_teachers
 from trans_encoder.distill.results.result import Result
 from trans_encoder.distill.team import ModelRef, assemble, config_of
-from trans_encoder.evaluation.ensembles import Ensemble, Voter, save_ensemble
+from trans_encoder.evaluation.ensembles import Ensemble, Voter, check_ensemble_folder, save_ensemble
 from trans_encoder.runs import Layout
 
 _SAMPLE = 1000
@@ -18,6 +18,7 @@ def ensemble_run(run: str | Path | Result, *, out: str | Path) -> Ensemble:
 
     The folder holds copies of all models; `score`, `evaluate` and `label` take it like a model.
     """
+    check_ensemble_folder(Path(out))  # before all models are loaded
     result = run if isinstance(run, Result) else Result.open(run)
     config, layout = config_of(result.folder), Layout(result.folder)
     pairs = PairSet.open(layout.pairs())
