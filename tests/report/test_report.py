@@ -106,6 +106,13 @@ def test_a_gain_is_known_better_than_its_two_scores(run):
     assert np.std(replicates["close"] - replicates["start"]) < 0.1 * np.std(replicates["start"])
 
 
+def test_gold_that_differs_by_little_ranks_in_the_run_as_in_an_evaluation(tmp_path):
+    gold = np.array([0.1, 0.5, 0.5 + 1e-9, 0.5 + 2e-9, 0.9])
+    scores = np.array([0.0, 0.3, 0.2, 0.1, 0.4], dtype=np.float32)
+    saved = save_evaluation(tmp_path, "fine", metric="spearman", gold=gold, scores={BI: scores})
+    assert saved.values[BI] == spearman(scores, gold)
+
+
 def test_evaluation_comes_back_as_saved_with_the_ensemble_added(tmp_path):
     gold = [0.0, 1.0, 0.0, 1.0]
     scores = {ModelKey("best", "a", "bi"): [0.0, 0.5, 0.25, 1.0], ModelKey("best", "b", "bi"): [1.0, 0.5, 0.75, 1.0]}

@@ -37,7 +37,8 @@ class Predictions:
         """Return the model's scores of the pairs of all test sets, concatenated."""
         asked = digest([test.pairs.hash for test in tests.values()])
         if (model, asked) not in self._known:
-            settings = [model.kind, model.max_tokens, model.pooling, model.fingerprint()]
+            names = ("kind", "max_tokens", "pooling", "prompts", "both_orders", "precision")
+            settings = [*(getattr(model, name) for name in names), model.fingerprint()]
             path = self.folder / f"{digest([asked, settings])}.npy"
             if not path.exists():
                 scores = model.score(all_pairs(tests))

@@ -73,7 +73,8 @@ def save_evaluation(
     run: Path, name: str, *, metric: str, gold: npt.ArrayLike, scores: Mapping[ModelKey, npt.ArrayLike]
 ) -> Outcome:
     """Save the scores of a run's models on the test set `name` as `evaluation/NAME.parquet`; return what was saved."""
-    columns = {"gold": np.asarray(gold, dtype=np.float32)}
+    # Gold keeps its precision: what float32 rounds to equal values would be ties in a rank correlation.
+    columns = {"gold": np.asarray(gold, dtype=np.float64)}
     columns |= {str(key): np.asarray(values, dtype=np.float32) for key, values in scores.items()}
     lengths = {column: len(values) for column, values in columns.items()}
     if len(set(lengths.values())) > 1:
