@@ -2,12 +2,12 @@
 
     python benchmarks/inference.py --model MODEL --cross CROSS --data-dir DATA --work FOLDER
 
-Each measurement is a process of its own: tokens a second in batches, p50 and p99 of single queries, peak memory; with
-1 and 2 threads, short and long texts, bi- and cross-encoders. All engines are measured in turn, `--rounds` times, and
-the tables have medians. Tokens a second of CPU time are there for machines that are not idle; they count what threads
-spend waiting for each other, too. `--json` writes what the tables show. `--data-dir` adds what each loses on the seven
-STS sets. Finished measurements are kept in FOLDER/inference.json: the same command does what is missing. `--table`
-only prints.
+Tokens a second in batches, p50 and p99 of single queries, peak memory; with 1 and 2 threads, short and long texts, bi-
+and cross-encoders. Each engine, kind and number of threads is a process of its own, short texts first. All engines are
+measured in turn, `--rounds` times, and the tables have medians. Tokens a second of CPU time are there for machines that
+are not idle; they count what threads spend waiting for each other, too. `--json` writes what the tables show.
+`--data-dir` adds what each loses on the seven STS sets. Finished measurements are kept in FOLDER/inference.json: the
+same command does what is missing. `--table` only prints.
 """
 
 import argparse
@@ -87,18 +87,27 @@ def scorer(engine: str, kind: str, work: Path, threads: int) -> Any:
     return encoder.encode if kind == "bi" else encoder.score
 
 
-def measure(engine: str, kind: str, threads: int, length: str, *, work: Path, count: int) -> dict[str, Any]:
-    """Measure one combination in this process."""
-    import numpy as np
+def measure(engine: str, kind: str, threads: int, *, work: Path, count: int) -> dict[str, Any]:
+    """Measure one engine in this process: length -> figures."""
     import torch
     from transformers import AutoTokenizer
 
     torch.set_num_threads(threads)
     run = scorer(engine, kind, work, threads)
+    tokenizer = AutoTokenizer.from_pretrained(work / f"{kind}-model")
+    return {
+        length: timed(run, tokenizer, kind, length, work=work, count=count if length == "short" else count // 8)
+        for length in LENGTHS
+    }
+
+
+def timed(run: Any, tokenizer: Any, kind: str, length: str, *, work: Path, count: int) -> dict[str, Any]:
+    """Time a function on texts of one length."""
+    import numpy as np
+
     given: Any = texts(length, count)
     if kind == "cross":
         given = list(zip(given, given[1:] + given[:1], strict=True))
-    tokenizer = AutoTokenizer.from_pretrained(work / f"{kind}-model")
     most = json.loads((work / f"{kind}-onnx" / "onnx" / "encoder.json").read_text())["max_tokens"]
     ids = tokenizer(*(zip(*given, strict=True) if kind == "cross" else [given]), truncation=True, max_length=most)
     tokens = sum(map(len, ids["input_ids"]))
@@ -151,7 +160,7 @@ def summary(done: dict[str, Any]) -> dict[str, Any]:
     for kind, length, threads in product(KINDS, LENGTHS, THREADS):
         case = found[f"{kind}, {length}, {threads}"] = {}
         for engine in ENGINES:
-            rounds = [one for key, one in done.items() if key.startswith(f"{engine}/{kind}/{threads}/{length}/")]
+            rounds = [one[length] for key, one in done.items() if key.startswith(f"{engine}/{kind}/{threads}/")]
             if rounds:
                 case[engine] = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
         base = case.get("sentence-transformers")
@@ -210,9 +219,7 @@ def main() -> None:
         if first == "loss":
             result = loss(*rest, work=given.work, data_dir=given.data_dir, pairs=given.test_pairs)
         else:
-            kind, threads, length, _ = rest
-            count = given.texts if length == "short" else given.texts // 8
-            result = measure(first, kind, int(threads), length, work=given.work, count=count)
+            result = measure(first, rest[0], int(rest[1]), work=given.work, count=given.texts)
         print(json.dumps(result))
         return
     store = given.work / "inference.json"
@@ -231,8 +238,8 @@ def main() -> None:
 def wanted(given: argparse.Namespace) -> list[str]:
     """Return the measurements to make; engines are next to each other, so that a noisy minute hits all."""
     engines = [name for name in given.engines.split(",") if name != "openvino" or find_spec("openvino")]
-    cases = product(range(given.rounds), KINDS, LENGTHS, THREADS, engines)
-    keys = [f"{engine}/{kind}/{threads}/{length}/{number}" for number, kind, length, threads, engine in cases]
+    cases = product(range(given.rounds), KINDS, THREADS, engines)
+    keys = [f"{engine}/{kind}/{threads}/{number}" for number, kind, threads, engine in cases]
     if given.data_dir:
         kinds = ("bi", "cross") if given.cross else ("bi",)
         keys += [f"loss/{e}/{kind}" for kind in kinds for e in engines if e in ("ours", "onnx", "onnx-int8")]
