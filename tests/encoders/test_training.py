@@ -1,5 +1,6 @@
 """Training: shortcuts give what the plain way gives, the best is kept, a killed training continues exactly."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,12 +70,16 @@ def test_a_cross_encoder_labels_on_the_scale_it_was_taught_whatever_the_loss(ber
 def test_a_re_ranker_of_logits_gives_probabilities_elsewhere_once_it_is_trained(bert, pairs, tmp_path):
     reranker = CrossEncoder.load(bert, seed=1)
     reranker.model.activation_fn = torch.nn.Identity()
+    reranker.save(tmp_path / "reranker")
+    reranker = CrossEncoder.load(tmp_path / "reranker")  # its configuration names the activation, too
     options = TrainingOptions(folder=tmp_path / "training")
     trained = train(reranker, labelled(pairs), plan=PLAN, options=options).encoder
     trained.save(tmp_path / "saved")
     given = [(first, second) for first, second, _ in pairs.rows()]
     elsewhere = sentence_transformers.CrossEncoder(str(tmp_path / "saved"), device="cpu").predict(given)
     np.testing.assert_allclose(elsewhere, trained.score(pairs), atol=1e-5)
+    config = json.loads((tmp_path / "saved" / "config.json").read_text(encoding="utf-8"))  # what versions 4 and 5 read
+    assert config["sentence_transformers"]["activation_fn"] == "torch.nn.modules.activation.Sigmoid"
 
 
 @pytest.mark.parametrize("kind", ENCODERS)

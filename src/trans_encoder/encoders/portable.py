@@ -30,6 +30,7 @@ _OLD_POOLING = {
 """In the order in which several poolings are concatenated; the old keys can express no other."""
 _WRITTEN_BY_LOADING = ("backend", "is_local", "local_files_only")
 """Tokenizer settings that say how this copy was loaded, not what it is."""
+_OLD_ACTIVATION = "sbert_ce_default_activation_function"
 
 
 def make_portable(folder: Path, model: Any) -> None:
@@ -39,6 +40,8 @@ def make_portable(folder: Path, model: Any) -> None:
         return  # a layout that earlier versions do not have: version 6 alone can read it
     body = folder / str(modules[0]["path"])
     _rewrite_tokenizer(body / "tokenizer_config.json", model.tokenizer)
+    if model.model_type == "CrossEncoder":
+        _rewrite_activation(body / "config.json", model.activation_fn)
     if model.model_type == "CrossEncoder" and model.default_prompt_name is None:
         # Before version 6 a cross-encoder was a plain transformers folder; version 6 still reads those.
         (folder / "modules.json").unlink()
@@ -79,6 +82,16 @@ def _old_dense(config: dict[str, Any]) -> dict[str, Any]:
     """Leave out what earlier versions do not know, where it says what they do anyway."""
     said = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
     return {name: value for name, value in config.items() if said.get(name) != value}
+
+
+def _rewrite_activation(path: Path, activation: Any) -> None:
+    """Name the activation where all versions look for it; the model's start may have left another there."""
+    config = read_json(path)
+    name = f"{type(activation).__module__}.{type(activation).__qualname__}"
+    if config.get(_OLD_ACTIVATION) != name:
+        config.pop(_OLD_ACTIVATION, None)  # version 3 then takes a sigmoid
+    config["sentence_transformers"] = {**(config.get("sentence_transformers") or {}), "activation_fn": name}
+    write_json(path, config)
 
 
 def _rewrite_tokenizer(path: Path, tokenizer: Any) -> None:
