@@ -22,7 +22,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-ENGINES = ("sentence-transformers", "ours", "onnx", "onnx-int8", "openvino")
+ENGINES = ("sentence-transformers", "ours", "onnx", "onnx-int8", "openvino", "openvino-float32")
 KINDS, THREADS, LENGTHS = ("bi", "cross"), (1, 2), ("short", "long")
 WORDS = {"short": 10, "long": 150}
 QUERIES = {"short": 100, "long": 30}
@@ -42,9 +42,9 @@ def texts(length: str, count: int) -> list[str]:
 
 
 class OpenVino:
-    """The float32 graph through OpenVINO, with our tokens and batches."""
+    """The float32 graph through OpenVINO, with our tokens and batches; by default in bf16 if the CPU has it."""
 
-    def __init__(self, folder: Path, threads: int) -> None:
+    def __init__(self, folder: Path, threads: int, *, float32: bool) -> None:
         import openvino
         import torch
 
@@ -53,7 +53,8 @@ class OpenVino:
 
         self.encoder = load_encoder(folder)
         core = openvino.Core()
-        core.set_property("CPU", {"INFERENCE_NUM_THREADS": threads})
+        precision = {"INFERENCE_PRECISION_HINT": openvino.Type.f32} if float32 else {}
+        core.set_property("CPU", {"INFERENCE_NUM_THREADS": threads, **precision})
         graph = self.encoder.model
         compiled = core.compile_model(str(graph.path), "CPU")
         output = compiled.output(graph.note["output"])
@@ -79,8 +80,8 @@ def scorer(engine: str, kind: str, work: Path, threads: int) -> Any:
             return lambda given: loaded.encode(given, show_progress_bar=False)
         crossed = sentence_transformers.CrossEncoder(str(source), device="cpu")
         return lambda given: crossed.predict(given, show_progress_bar=False)
-    if engine == "openvino":
-        encoder = OpenVino(work / f"{kind}-onnx", threads).encoder
+    if engine.startswith("openvino"):
+        encoder = OpenVino(work / f"{kind}-onnx", threads, float32=engine == "openvino-float32").encoder
     else:
         folder = {"ours": source, "onnx": work / f"{kind}-onnx", "onnx-int8": work / f"{kind}-int8"}[engine]
         encoder = load_encoder(folder, device="cpu")
@@ -209,6 +210,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--test-pairs", type=int, help="measure the loss on a sample of each STS set")
     parser.add_argument("--engines", default=",".join(ENGINES))
+    parser.add_argument("--threads", default=",".join(map(str, THREADS)))
     parser.add_argument("--table", action="store_true", help="print what was measured before")
     parser.add_argument("--json", type=Path, help="also write the medians here")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -237,8 +239,8 @@ def main() -> None:
 
 def wanted(given: argparse.Namespace) -> list[str]:
     """Return the measurements to make; engines are next to each other, so that a noisy minute hits all."""
-    engines = [name for name in given.engines.split(",") if name != "openvino" or find_spec("openvino")]
-    cases = product(range(given.rounds), KINDS, THREADS, engines)
+    engines = [name for name in given.engines.split(",") if "openvino" not in name or find_spec("openvino")]
+    cases = product(range(given.rounds), KINDS, given.threads.split(","), engines)
     keys = [f"{engine}/{kind}/{threads}/{number}" for number, kind, threads, engine in cases]
     if given.data_dir:
         kinds = ("bi", "cross") if given.cross else ("bi",)

@@ -61,6 +61,19 @@ def test_every_command_is_in_the_reference_with_its_options(pages):
             assert " ".join(option.help.split()).replace("|", "\\|") in part, option.name
 
 
+def test_every_command_shows_an_output_that_a_command_of_today_could_give(pages, tmp_path, monkeypatch):
+    recorded = {path.stem: path.read_text(encoding="utf-8") for path in pages.OUTPUTS.glob("*.txt")}
+    assert {command.__name__ for command in COMMANDS} - set(recorded) == {"demo", "serve"}, "minutes long, and endless"
+    page = pages.commands_page()
+    for name, output in recorded.items():
+        line, _, printed = output.partition("\n")
+        (words,) = commands(line.removeprefix("$ "), tmp_path)
+        assert words[:2] == ["trans-encoder", name]
+        check(words, monkeypatch)
+        assert printed.strip()
+        assert printed.strip() in page
+
+
 def test_every_public_name_is_in_the_reference(pages):
     page = pages.python_page()
     for name in trans_encoder.__all__:

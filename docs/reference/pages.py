@@ -17,6 +17,9 @@ _TABLES = (
     ("Engine", "EngineConfig", "engine."),
 )
 
+OUTPUTS = Path(__file__).parent / "outputs"
+"""What commands printed when record.py ran them."""
+
 
 def settings_page() -> str:
     """Return every setting with its type, default, presets and description."""
@@ -51,15 +54,17 @@ def _type(annotation: Any) -> str:
         return _text(" or ".join(f"`{option[1:-1]}`" for option in options))
     name = getattr(annotation, "__name__", None) if not get_args(annotation) else None
     shown = name or str(annotation).replace("typing.", "").replace("trans_encoder.config.", "")
-    return f"`{shown}`".replace("|", "\\|")
+    return f"`{shown}`"
 
 
 def _default(info: Any) -> str:
-    return "from the preset" if info.is_required() else f"`{info.default!r}`".replace("|", "\\|")
+    return "from the preset" if info.is_required() else f"`{info.default!r}`"
 
 
 def _text(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    """Escape the bars that would end a table's cell; within code they do not, and a backslash would be shown."""
+    parts = " ".join(text.split()).split("`")
+    return "`".join(part if number % 2 else part.replace("|", "\\|") for number, part in enumerate(parts))
 
 
 def _flat(settings: dict[str, Any], prefix: str = "") -> Any:
@@ -80,13 +85,16 @@ def commands_page() -> str:
     environment = {"COLUMNS": "300", "TERMINAL_WIDTH": "300", "NO_COLOR": "1", "TERM": "dumb"}
     commands = get_command(app).commands  # type: ignore[attr-defined]
     parts = ["# Commands", "", "Every command has `--help`, and `--json`, which prints exactly one JSON object.", ""]
-    parts += ["What commands print is shown in the [tutorials](../tutorials/duplicates.md)."]
+    parts += ["Shown outputs are real: `docs/reference/record.py` ran each command on small public models and kept its"]
+    parts += ["standard output."]
     for command in COMMANDS:
         name = command.__name__.replace("_", "-")
         shown = CliRunner().invoke(app, [name, "--help"], env=environment).stdout
         usage = next(line.strip() for line in shown.splitlines() if "Usage:" in line)
         about, _, example = (commands[name].help or "").partition("Example: ")
         parts += ["", f"## {name}", "", about.strip(), "", "```bash", example.strip().strip("`"), "```", ""]
+        if (output := OUTPUTS / f"{name}.txt").exists():
+            parts += ["```text", output.read_text(encoding="utf-8").rstrip(), "```", ""]
         parts += ["```text", usage, "```", "", "| option | default | meaning |", "| --- | --- | --- |"]
         parts += [_option_row(option) for option in commands[name].params]
     return "\n".join(parts) + "\n"
@@ -103,7 +111,7 @@ def _option_row(option: Any) -> str:
     given = option.default not in (None, False, (), [])
     default = "required" if option.required else f"`{option.default}`" if given else ""
     meaning = (option.help or "") + (" (may be repeated)" if option.multiple and "repeat" not in option.help else "")
-    return f"| `{_text(shown)}` | {default} | {_text(meaning)} |"
+    return f"| `{shown}` | {default} | {_text(meaning)} |"
 
 
 def python_page() -> str:

@@ -60,12 +60,13 @@ class PlannedLength:
     """Estimated time of one training at the shorter length."""
 
     def __str__(self) -> str:
-        shorter = self.shorter_cuts
+        shorter, saved = self.shorter_cuts, ""
+        if self.shorter_seconds < self.seconds:  # times are measured, so on a busy machine they may say otherwise
+            saved = f", and a training would take {self.shorter_seconds:.0f} s instead of {self.seconds:.0f} s"
         return (
             f"{self.member}, {self.cuts.kind}-encoder: trained on up to {self.cuts.max_tokens:,} tokens: {self.cuts}. "
-            f"With {shorter.max_tokens:,} tokens, {shorter.cut:,} would be cut, and a training take "
-            f"{self.shorter_seconds:.0f} s instead of {self.seconds:.0f} s. The model itself takes "
-            f"{self.own_cuts.max_tokens:,} tokens: {self.own_cuts}"
+            f"With {shorter.max_tokens:,} tokens, {shorter.cut:,} would be cut{saved}. "
+            f"The model itself takes {self.own_cuts.max_tokens:,} tokens: {self.own_cuts}"
         )
 
 
