@@ -84,4 +84,4 @@ def bootstrap(
     record = read_record(TuningRecord, training_record(Path(encoder.name)))
     result = {"out": encoder.name, **record.model_dump(include={"start_score", "best_score", "best_step"})}
     scores = f"; dev {record.start_score:.2f} before, {record.best_score:.2f} after" if test else ""
-    print_result(result, as_json=json, shown=f"{encoder.name}: tuned by {objective}{scores}")
+    print_result(result, as_json=json, shown=f"{out / Path(encoder.name).name}: tuned by {objective}{scores}")
