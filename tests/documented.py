@@ -15,6 +15,7 @@ from typing import NamedTuple
 import typer
 
 from trans_encoder.cli import app
+from trans_encoder.paper.catalogue import STUDIES
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = ("trans-encoder", "python", "make", "pip", "docker", "torchrun", "accelerate", ".ci/run", ".ci/versions")
@@ -110,7 +111,9 @@ def _check_command(words):
     group = typer.main.get_command(app)
     assert name in group.commands, words
     if "--help" not in rest:
-        group.commands[name].make_context(name, rest)
+        asked = group.commands[name].make_context(name, rest).params
+        if name == "experiment" and not asked["list_all"]:
+            assert asked["name"] in STUDIES, words
 
 
 def _check_script(words, monkeypatch):

@@ -107,6 +107,9 @@ def test_the_code_blocks_of_a_page_run_in_their_order(page, bert, roberta, pairs
                     assert done.exit_code == 0, f"{shlex.join(words)}\n{done.output}"
         else:
             check_block(block)
+            started = "".join(line for line in code.splitlines(keepends=True) if line.startswith("trans-encoder "))
+            for words in commands(started, tmp_path):
+                check(words, monkeypatch)
 
 
 @pytest.mark.parametrize("page", READ, ids=lambda page: page.stem)

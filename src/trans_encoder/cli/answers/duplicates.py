@@ -113,6 +113,10 @@ def _opened(
     return made
 
 
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
 def _shown(found: "Duplicates", out: Path, page: Path) -> Shown:
     table = Table("group", "rows", "representative", title_justify="left", caption_justify="left")
     for group in found.groups[:_SHOWN]:
@@ -122,7 +126,7 @@ def _shown(found: "Duplicates", out: Path, page: Path) -> Shown:
     expected = found.summary["expected_precision"]
     promise = "" if expected is None else f"; about {expected:.0%} of the pairs are expected to be right (an estimate)"
     lines: list[str | Table] = [
-        f"{found.rows:,} rows: {len(found.pairs):,} pairs in {len(found.groups):,} groups{promise}"
+        f"{found.rows:,} rows: {_counted(len(found.pairs), 'pair')} in {_counted(len(found.groups), 'group')}{promise}"
     ]
     if found.groups:
         lines.append(table)
