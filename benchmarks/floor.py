@@ -9,7 +9,7 @@ import os
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
 from trans_encoder import BiEncoder, TestSet, load_task
-from trans_encoder.distill.judges.judge import LabelFreeJudge
+from trans_encoder.distill.judges import LabelFreeJudge
 from trans_encoder.evaluation.evaluate import measure
 
 

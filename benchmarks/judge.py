@@ -29,9 +29,9 @@ import transformers
 from trans_encoder.config import TrainingPlan
 from trans_encoder.data.pairs import PairSet, Scores
 from trans_encoder.data.wording import shared_wording
-from trans_encoder.distill.judges.selection import MARGIN, Verdict, verdict_of, weigh_views
 from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
 from trans_encoder.distill.labels.scales import combined, laid_on
+from trans_encoder.distill.selection import MARGIN, Verdict, verdict_of, weigh_views
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.matching import match_tokens
 from trans_encoder.encoders.merging import merge_into

@@ -19,7 +19,7 @@ from made_pairs import made_pairs
 from measuring import timed
 
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.labels.shards import SHARD_PAIRS, LabelShard, cut, parts
+from trans_encoder.distill.labels.stored import SHARD_PAIRS, LabelShard, cut, parts
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.distill.work import Label
 from trans_encoder.runs.run import Run

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from trans_encoder.data.pairs import PairSet, Scores
+from trans_encoder.data.wording import shared_wording
 from trans_encoder.data.words import FEWEST_WORDS, joined, words_of
-from trans_encoder.distill.judges.probes import light_edit, word_overlap
+from trans_encoder.distill.judges import light_edit
 from trans_encoder.errors import DataError
 
 LEVELS = ("itself", "light edit", "heavy edit", "another sentence")
@@ -96,7 +97,7 @@ def make_probe_set(held_out: PairSet, *, seed: int, parts: Collection[str]) -> P
     left = [text for each in chosen.values() for text in each.left]
     right = [text for each in chosen.values() for text in each.right]
     sizes = {name: len(each.left) for name, each in chosen.items()}
-    return ProbeSet(PairSet.from_lists(left, right), sizes, word_overlap(first, second))
+    return ProbeSet(PairSet.from_lists(left, right), sizes, shared_wording(first, second))
 
 
 def _made_pairs(sentences: Sequence[str], *, random: np.random.Generator) -> dict[str, Part]:

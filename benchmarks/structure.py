@@ -3,8 +3,8 @@
     python benchmarks/structure.py
     PYTHONPATH=OLDER/src python benchmarks/structure.py --no-stack    # the sizes of another checkout
 
-The source is counted as a whole and without the modules of `NEW_FEATURES`, so that it can be compared with a commit
-that lacked them. Modules that older and newer features share count in full, so the comparison favours the older commit.
+The source is counted as a whole and without `NEW_FEATURES`, so that it can be compared with a commit that lacked them.
+What serves older and newer features inside one definition counts in full, so the comparison favours the older commit.
 Code is what remains without blank lines, comments, docstrings and imports.
 
 The stack is taken from a real run of one short cycle on a tiny model, when the optimiser steps: the distinct files of
@@ -15,10 +15,11 @@ import ast
 import io
 import json
 import sys
+import textwrap
 import tokenize
 import traceback
 from argparse import ArgumentParser
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,32 +27,80 @@ import trans_encoder
 
 SOURCE = Path(trans_encoder.__file__).parent
 NEW_FEATURES = {
-    "answers": ("answers/", "cli/answers/", "data/corpus.py", "report/answers.py"),
+    "answers": ("answers/", "cli/answers/", "data/corpus.py", "report/answers.py", "demo/run.py::first_answers"),
     "server": ("serve/",),
     "frozen teachers, merging, calibration": (
-        "config/participants.py",
+        "config/participants.py::TeacherConfig",
+        "distill/labels/pseudo_labels.py::Vote _scored on_scale_of agreed fingerprint_of _check_plain",
         "distill/labels/scales.py",
+        "distill/labels/stored.py::_Stored Known Cached",
         "distill/labels/teachers.py",
+        "distill/planning.py::_teaching",
+        "distill/team.py::_with_wording",
+        "distill/work.py::ScoreHeldOut",
         "encoders/calibrating.py",
         "encoders/matching.py",
         "encoders/merging.py",
     ),
-    "learning from saved labels": ("cli/training/learn.py", "distill/learn.py"),
-    "lengths and prompts": ("distill/results/cuts.py", "encoders/lengths.py", "encoders/prompts.py"),
-    "ONNX models, 8 bits": ("encoders/onnx.py", "exporting/int8.py"),
-    "pickled weights, portable folders": ("encoders/converting.py", "encoders/portable.py"),
+    "judging by other encoders": (
+        "distill/results/notes.py::can_judge harm_notes _harm_note",
+        "distill/selection.py::weigh_views verdict_of choose_by_views _gains _loadings _standard_ranks "
+        "_resampled_correlations",
+        "runs/records.py::Evidence",
+    ),
+    "learning from saved labels": (
+        "cli/training/learn.py",
+        "distill/learn.py",
+        "distill/results/cards.py::write_learnt_card",
+    ),
+    "lengths and prompts": (
+        "cli/options.py::choose_prompts",
+        "config/participants.py::_Prompted",
+        "distill/planning.py::PlannedLength _length",
+        "distill/results/notes.py::_cuts learnt_lengths",
+        "encoders/lengths.py",
+        "encoders/loading.py::token_limit",
+        "encoders/prompts.py",
+        "runs/records.py::Cuts",
+    ),
+    "ONNX models, 8 bits": ("encoders/encoder.py::_load_graph", "encoders/onnx.py", "exporting/int8.py"),
+    "pickled weights, portable folders": (
+        "encoders/converting.py",
+        "encoders/loading.py::_hub_pickles _hub_file",
+        "encoders/portable.py",
+    ),
     "probes and hard pairs": (
-        "distill/labels/hard_pairs.py",
+        "distill/labels/pseudo_labels.py::with_hard_pairs",
         "evaluation/flipped.py",
         "evaluation/flips.py",
         "evaluation/probe.py",
     ),
-    "saved ensembles": ("cli/training/ensemble.py", "distill/results/ensemble.py", "evaluation/ensembles.py"),
+    "saved ensembles": (
+        "cli/training/ensemble.py",
+        "distill/results/result.py::ensemble_run",
+        "evaluation/ensembles.py",
+    ),
     "mteb": ("evaluation/mteb.py",),
-    "weak starts": ("distill/bootstrap/similarities.py", "encoders/directions.py"),
+    "weak starts, tuning by teachers": (
+        "distill/bootstrap/similarities.py",
+        "distill/bootstrap/stage.py::check_teachers",
+        "distill/bootstrap/tuning.py::_match_similarities",
+        "distill/work.py::RemoveDirections",
+        "encoders/directions.py",
+    ),
+    "encoders of the demo out of wheels": (
+        "demo/start.py::DemoModels demo_models unpack convert_teacher convert_reranker _convert",
+    ),
+    "sequential ensembles, gradients of the appendix": (
+        "distill/cycle.py::run_in_turn",
+        "encoders/losses.py::logit_gradients",
+        "paper/measuring.py::_gradient",
+    ),
+    "other columns of pairs are kept": ("data/readers.py::_alike with_other_columns _free_name _as_column _beside",),
+    "progress as plain lines": ("progress.py::_Display _Lines _display",),
     "dropout that does not depend on threads": ("fast/randomness.py",),
 }
-"""What commit 203c5e1 could not do, and the modules that are about nothing else."""
+"""What commit 203c5e1 could not do: modules, folders, and definitions (after `::`) that are about nothing else."""
 
 
 def main() -> None:
@@ -62,11 +111,14 @@ def main() -> None:
     fan_out = {name_of(path): len(own_imports(path)) for path in modules()}
     widest = sorted(fan_out, key=lambda name: -fan_out[name])[:5]
     stack = [] if arguments.no_stack else step_stack()
-    new = {path for path in modules() if feature_of(path)}
+    whole = size(path.read_text(encoding="utf-8") for path in modules())
+    features = {name: size(parts_of(places)) for name, places in NEW_FEATURES.items()}
     found = {
-        "all": size(modules()),
-        "without_new_features": size(path for path in modules() if path not in new),
-        "new_features": {name: size(path for path in new if feature_of(path) == name) for name in NEW_FEATURES},
+        "all": whole,
+        "without_new_features": {
+            unit: whole[unit] - sum(each[unit] for each in features.values()) for unit in ("lines", "code")
+        },
+        "new_features": features,
         "widest": {name: fan_out[name] for name in widest},
         "stack": stack,
         "files_on_the_stack": len(stack),
@@ -75,29 +127,41 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(found))
         return
+    print(f"{len(modules())} files")
     for name, each in {"all": found["all"], **found["new_features"], "the rest": found["without_new_features"]}.items():
-        print(f"{name}: {each['files']} files, {each['lines']:,} lines, {each['code']:,} of code")
+        print(f"{name}: {each['lines']:,} lines, {each['code']:,} of code")
     print("own modules imported: " + ", ".join(f"{name} {count}" for name, count in found["widest"].items()))
     if stack:
         in_cli = found["of_these_in_cli"]
         print(f"{len(stack)} files from the command line to optimizer.step ({in_cli} of cli/): {', '.join(stack)}")
 
 
-def feature_of(path: Path) -> str | None:
-    """Return which of the new features a module is about, if it is about one only."""
-    place = path.relative_to(SOURCE).as_posix()
-    for name, places in NEW_FEATURES.items():
-        if place in places or any(place.startswith(each) for each in places if each.endswith("/")):
-            return name
-    return None
+def parts_of(places: Iterable[str]) -> Iterator[str]:
+    """Yield the text of each module and definition that belongs to a feature."""
+    for place in places:
+        name, _, definitions = place.partition("::")
+        for path in modules():
+            module = path.relative_to(SOURCE).as_posix()
+            if not (module == name or (name.endswith("/") and module.startswith(name))):
+                continue
+            text = path.read_text(encoding="utf-8")
+            yield from [definition(text, each) for each in definitions.split()] or [text]
 
 
-def size(paths: Iterable[Path]) -> dict[str, int]:
-    texts = [path.read_text(encoding="utf-8") for path in paths]
+def definition(text: str, name: str) -> str:
+    """Return the text of a function, method or class; an empty one if another checkout does not have it."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            return textwrap.dedent("".join(text.splitlines(keepends=True)[first - 1 : node.end_lineno]))
+    return ""
+
+
+def size(texts: Iterable[str]) -> dict[str, int]:
+    found = list(texts)
     return {
-        "files": len(texts),
-        "lines": sum(len(text.splitlines()) for text in texts),
-        "code": sum(code_lines(text) for text in texts),
+        "lines": sum(len(text.splitlines()) for text in found),
+        "code": sum(code_lines(text) for text in found),
     }
 
 

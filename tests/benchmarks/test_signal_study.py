@@ -9,7 +9,7 @@ import pytest
 
 from conftest import WordOverlap
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.judges.probes import light_edit
+from trans_encoder.distill.judges import light_edit
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from probes import LEVELS, ProbeScores, heavy_edit, make_probe_set

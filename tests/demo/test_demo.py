@@ -18,7 +18,7 @@ import torch
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from trans_encoder.demo import start as starts
-from trans_encoder.demo.gold import Gold, Question, Shelf
+from trans_encoder.demo.gold import Documents, Gold, Question
 from trans_encoder.demo.reference import paragraphs, write_reference
 from trans_encoder.demo.run import Recipe, run_demo
 from trans_encoder.demo.start import DemoModels, Wheel, convert_reranker, convert_teacher, demo_models, download
@@ -214,14 +214,14 @@ def test_the_note_on_grading_states_the_numbers():
 
 
 def test_a_sentence_belongs_to_the_shortest_topic_that_has_it():
-    shelf = Shelf.of({"all": ["a b", "c d", "e f"], "loop": ["a b"], "else": ["c d"], "if": ["c d"]})
-    owners = {s: shelf.topics[owner] for s, owner in zip(shelf.sentences, shelf.owners, strict=True)}
+    documents = Documents.of({"all": ["a b", "c d", "e f"], "loop": ["a b"], "else": ["c d"], "if": ["c d"]})
+    owners = {s: documents.topics[owner] for s, owner in zip(documents.sentences, documents.owners, strict=True)}
     assert owners == {"a b": "loop", "c d": "else", "e f": "all"}
     asked = [Question("?", ("if",)), Question("?", ("all", "loop")), Question("?", ("all",))]
-    columns = [shelf.sentences.index(sentence) for sentence in ("a b", "c d", "e f")]
+    columns = [documents.sentences.index(sentence) for sentence in ("a b", "c d", "e f")]
     similarity = np.zeros((3, 3), np.float32)
     similarity[:, columns] = [[0.1, 0.9, 0.2], [0.5, 0.9, 0.1], [0.5, 0.9, 0.1]]
-    assert shelf.ranks(asked, similarity).tolist() == [1, 2, 3]
+    assert documents.ranks(asked, similarity).tolist() == [1, 2, 3]
 
 
 DOCUMENTS = {topic: list(paragraphs(text)) for topic, text in topics.items()}

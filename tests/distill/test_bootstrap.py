@@ -15,9 +15,8 @@ from trans_encoder.cli import app
 from trans_encoder.data.text import Text
 from trans_encoder.data.writers import write_pairs
 from trans_encoder.distill.bootstrap import bootstrap, make_plan
-from trans_encoder.distill.bootstrap.contrast import Contrast, duplicates, info_nce
+from trans_encoder.distill.bootstrap.contrast import Contrast, dropped_heads, duplicates, info_nce, mask_span
 from trans_encoder.distill.bootstrap.tuning import find_positives, tokenised
-from trans_encoder.distill.bootstrap.views import dropped_heads, mask_span
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.trainer import StageTrainer
 from trans_encoder.errors import ConfigurationError, DataError, RunError

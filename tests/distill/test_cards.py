@@ -29,19 +29,17 @@ def test_a_card_names_its_base_model_and_how_it_was_made(tmp_path):
 
 
 def test_a_folder_on_this_machine_is_not_named_in_public(bert, tmp_path):
-    data = facts(_head(bi=True, supervised=True, bases=[str(bert)]), tmp_path)
+    data = facts(_head(bi=True, supervised=True, base=str(bert)), tmp_path)
     assert "base_model" not in data
     assert str(bert.parent) not in (tmp_path / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("second", "licence"), [("mit", "mit"), ("apache-2.0", None), (None, None)])
-def test_a_licence_is_given_where_all_bases_agree(tmp_path, second, licence):
-    for name, given in (("first", "mit"), ("second", second)):
-        (tmp_path / name).mkdir()
-        head = f"license: {given}\nlanguage: de\n" if given else "language: de\n"
-        (tmp_path / name / "README.md").write_text(f"---\n{head}---\n", encoding="utf-8")
-    bases = [str(tmp_path / name) for name in ("first", "second")]
-    data = facts(_head(bi=False, supervised=False, bases=bases), tmp_path)
+@pytest.mark.parametrize("licence", ["mit", None])
+def test_licence_and_language_are_those_of_the_base(tmp_path, licence):
+    head = f"license: {licence}\nlanguage: de\n" if licence else "language: de\n"
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "README.md").write_text(f"---\n{head}---\n", encoding="utf-8")
+    data = facts(_head(bi=False, supervised=False, base=str(tmp_path / "base")), tmp_path)
     assert data.get("license") == licence
     assert data["language"] == "de"
 
@@ -51,6 +49,6 @@ def test_a_score_on_labels_is_in_the_model_index_and_no_other(tmp_path):
     assert _evaluation(chosen, "label-free score") is None
     assert _evaluation(chosen, None) is None
     evaluation = _evaluation(chosen, "spearman x100 on dev")
-    data = facts(_head(bi=True, supervised=False, bases=["organisation/model"], evaluation=evaluation), tmp_path)
+    data = facts(_head(bi=True, supervised=False, base="organisation/model", evaluation=evaluation), tmp_path)
     (result,) = data["model-index"][0]["results"]
     assert result["metrics"] == [{"type": "spearman", "value": 81.23}]

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from conftest import TINY_RUN
 from trans_encoder import distil
 from trans_encoder.cli import app
-from trans_encoder.cli.jobs import stand_ins
+from trans_encoder.cli.jobs import placeholder_pairs
 from trans_encoder.config import make_config
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
@@ -152,7 +152,7 @@ def test_one_sentence_is_no_text(bert, tmp_path):
 def test_stand_ins_are_all_different():
     text = Text.from_sentences([f"sentence {number}" for number in range(6)])
     for asked, count in ((4, 4), (15, 15), (99, 15)):
-        assert len(stand_ins(text, count=asked).deduplicated()) == count
+        assert len(placeholder_pairs(text, count=asked).deduplicated()) == count
 
 
 def flat(settings: dict, prefix: str = "") -> dict:

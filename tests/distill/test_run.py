@@ -17,16 +17,17 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.cycle import stage_seed
 from trans_encoder.distill.distil import distil
-from trans_encoder.distill.judges.selection import Candidate, choose
 from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
 from trans_encoder.distill.results.cards import escaped
 from trans_encoder.distill.results.result import Result
+from trans_encoder.distill.selection import Candidate, choose
 from trans_encoder.distill.team import assemble
 from trans_encoder.distill.work import Student
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.errors import ConfigurationError, DataError, RunError
 from trans_encoder.evaluation.evaluate import measure
+from trans_encoder.runs import identity
 
 MODEL = {
     "config.json",
@@ -83,7 +84,11 @@ def test_the_manifest_lists_each_stage_with_its_files_and_inputs(mutual):
     stages = manifest["stages"]
     listed = {file for stage in stages.values() for file in stage["files"]}
     assert listed == set(contents(mutual)) - {"config.json", "environment.json"}
-    assert stages["cycle-2/bert-32/cross"]["inputs"].keys() >= {"labels", "student", "plan", "seed", "judge"}
+    config = json.loads((mutual / "config.json").read_text())
+    run = identity({"config": config, "origin": manifest["origin"]})
+    assert {stage["inputs"]["run"] for stage in stages.values()} == {run}
+    assert stages["cycle-2/bert-32/cross"]["inputs"].keys() == {"run", "labels", "student"}
+    assert manifest["origin"].keys() >= {"pairs", "judge", "models"}
     trainings = [stage for name, stage in stages.items() if name.endswith(("/bi", "/cross")) and "cycle" in name]
     assert len(trainings) == 8
     assert all(stage["seconds"] > 0.01 for stage in trainings)
@@ -270,16 +275,20 @@ def body(encoder):
     return {name: weight for name, weight in found.items() if name}
 
 
+def config(**overrides):
+    return make_config(["any"], overrides=overrides)
+
+
 @pytest.mark.parametrize("kind", ["bi", "cross"])
 def test_refreshed_students_start_from_the_original_weights(taught, kind):
-    student = Student(taught, kind, strategy="refresh", alternate=True, seed=1).load()
+    student = Student(taught, kind, config(strategy="refresh"), seed=1).load()
     assert student.kind == kind
     assert same(body(student), body(taught.plm.load() if kind == "cross" else taught.start.load()))
 
 
 @pytest.mark.parametrize("kind", ["bi", "cross"])
 def test_sequential_students_start_from_their_teacher(taught, kind):
-    student = Student(taught, kind, strategy="sequential", alternate=True, seed=1).load()
+    student = Student(taught, kind, config(strategy="sequential"), seed=1).load()
     teacher, original = (taught.bi, taught.plm) if kind == "cross" else (taught.cross, taught.start)
     assert student.kind == kind
     assert same(body(student), body(teacher.load()))
@@ -288,7 +297,7 @@ def test_sequential_students_start_from_their_teacher(taught, kind):
 
 def test_new_heads_come_from_the_seed(taught):
     def head(seed):
-        student = Student(taught, "cross", strategy="refresh", alternate=True, seed=seed).load()
+        student = Student(taught, "cross", config(strategy="refresh"), seed=seed).load()
         return [weight for name, weight in student.model.state_dict().items() if "classifier.weight" in name]
 
     assert torch.equal(head(1)[0], head(1)[0])

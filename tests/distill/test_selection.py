@@ -12,10 +12,19 @@ from trans_encoder.cli import app
 from trans_encoder.config import PRESETS, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
+from trans_encoder.data.wording import shared_wording
 from trans_encoder.distill.distil import distil
-from trans_encoder.distill.judges.judge import WEIGHTS, Comparison, DevJudge, LabelFreeJudge, hold_out
-from trans_encoder.distill.judges.probes import light_edit, make_probes, word_overlap
-from trans_encoder.distill.judges.selection import (
+from trans_encoder.distill.judges import (
+    WEIGHTS,
+    Comparison,
+    DevJudge,
+    LabelFreeJudge,
+    hold_out,
+    light_edit,
+    make_probes,
+)
+from trans_encoder.distill.results.result import Result
+from trans_encoder.distill.selection import (
     LEARNT,
     Candidate,
     Verdict,
@@ -25,7 +34,6 @@ from trans_encoder.distill.judges.selection import (
     verdict_of,
     weigh_views,
 )
-from trans_encoder.distill.results.result import Result
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.evaluation.metrics import spearman
@@ -97,7 +105,7 @@ def test_wording_is_its_own_floor(held_out, judge):
 
 
 def test_shared_wording_needs_no_white_space():
-    same, near, far = word_overlap(["心不全の治療"] * 3, ["心不全の治療", "心不全の薬", "今日は晴れ"])
+    same, near, far = shared_wording(["心不全の治療"] * 3, ["心不全の治療", "心不全の薬", "今日は晴れ"])
     assert same == pytest.approx(1)
     assert same > near > far
 

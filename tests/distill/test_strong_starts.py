@@ -13,7 +13,7 @@ from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
 from trans_encoder.distill.bootstrap import bootstrap
 from trans_encoder.distill.distil import distil
-from trans_encoder.distill.judges.judge import LabelFreeJudge, hold_out
+from trans_encoder.distill.judges import LabelFreeJudge, hold_out
 from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
 from trans_encoder.distill.planning import plan_run
 from trans_encoder.distill.team import (
@@ -136,7 +136,7 @@ def test_the_anchor_follows_from_the_start_unless_it_is_given(bert, start):
 def test_strong_members_learn_in_small_steps_unless_told_otherwise(bert, start):
     def rates(*models, **settings):
         config = resolve_members(make_config(list(models), **settings))[0]
-        return [config.bi_plan(member).learning_rate for member in config.members]
+        return [config.plan("bi", member.name).learning_rate for member in config.members]
 
     weak, strong = str(bert), str(start)
     assert rates(strong) == [SMALL_STEPS]

@@ -19,7 +19,7 @@ from trans_encoder.distill.labels.pseudo_labels import PseudoLabels, Vote, agree
 from trans_encoder.distill.labels.scales import pairs_to_ask
 from trans_encoder.distill.labels.teachers import FunctionTeacher, LexicalTeacher
 from trans_encoder.distill.planning import plan_run
-from trans_encoder.distill.results.ensemble import ensemble_run
+from trans_encoder.distill.results.result import ensemble_run
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.calibrating import calibrate_to, calibrated_line
 from trans_encoder.encoders.matching import match_tokens
@@ -322,7 +322,7 @@ def _alike(noise):
 def test_two_other_views_decide_whether_a_strong_start_is_replaced(
     margin, cycle, helped, summary, start, pairs, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("trans_encoder.distill.judges.selection.MARGIN", margin)
+    monkeypatch.setattr("trans_encoder.distill.selection.MARGIN", margin)
     settings = {**RUN, "selection": "label-free", "formulation": "bi"}
     result = distil(pairs, str(start), teachers=[_alike(0), _alike(1)], out=tmp_path / "taught", **settings)
     chosen = result.members["start"].bi

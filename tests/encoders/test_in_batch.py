@@ -9,7 +9,7 @@ from trans_encoder.config import TrainingPlan
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.in_batch import InBatch, Similarities
-from trans_encoder.encoders.training import InBatchImitation, TrainingOptions, train
+from trans_encoder.encoders.training import InBatchDistillation, TrainingOptions, train
 
 pytestmark = pytest.mark.usefixtures("either_runner")
 PLAN = TrainingPlan(loss="mse", batch_size=16, epochs=12, learning_rate=1e-3, max_tokens=32, dropout=0.0)
@@ -60,7 +60,7 @@ def test_the_loss_is_that_of_the_pairs_and_of_all_other_cosines(bert, roberta, p
     scores = np.random.default_rng(0).random(len(pairs))
     embeddings = [BiEncoder.load(each).encode(distinct) for each in (bert, roberta)]
     in_batch = InBatch(distinct, embeddings, weight=3)
-    objective = InBatchImitation(student, pairs.with_scores(scores), plan=PLAN, in_batch=in_batch)
+    objective = InBatchDistillation(student, pairs.with_scores(scores), plan=PLAN, in_batch=in_batch)
     rows = np.arange(0, len(pairs), 5)
     with torch.no_grad():
         losses = objective.module(**objective.collate(rows)).numpy()

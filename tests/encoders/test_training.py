@@ -13,7 +13,7 @@ from trans_encoder.config import TrainingPlan
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.losses import LOSSES, logit_gradients
 from trans_encoder.encoders.trainer import _arguments
-from trans_encoder.encoders.training import Imitation, TrainingOptions, train
+from trans_encoder.encoders.training import Distillation, TrainingOptions, train
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.evaluation.metrics import spearman
 
@@ -42,7 +42,7 @@ def test_a_batch_gives_the_loss_of_the_plain_way(request, pairs, kind, family):
     student = ENCODERS[kind].load(request.getfixturevalue(family))
     student.model.eval()
     data = labelled(pairs)
-    objective = Imitation(student, data, plan=PLAN, both_orders=False)
+    objective = Distillation(student, data, plan=PLAN, both_orders=False)
     rows = np.arange(0, len(pairs), 3)
     with torch.no_grad():
         ours = objective.module(**objective.collate(rows)).mean()
@@ -85,7 +85,7 @@ def test_a_re_ranker_of_logits_gives_probabilities_elsewhere_once_it_is_trained(
 @pytest.mark.parametrize("kind", ENCODERS)
 def test_both_orders_are_seen_with_one_label(bert, pairs, kind):
     student = ENCODERS[kind].load(bert)
-    objective = Imitation(student, labelled(pairs), plan=PLAN, both_orders=True)
+    objective = Distillation(student, labelled(pairs), plan=PLAN, both_orders=True)
     assert len(objective.lengths) == 2 * len(pairs)
     batch = objective.collate(np.array([5, 5 + len(pairs)]))
     assert batch["labels"][0] == batch["labels"][1]
@@ -201,7 +201,7 @@ def test_negative_cosines_are_clamped_or_taken_raw_as_the_plan_says(bert, pairs,
     student.model.eval()
     plan = PLAN.model_copy(update={"loss": "bce", "negatives": negatives})
     few = pairs.take([0, 1, 2])
-    objective = Imitation(student, few.with_scores([-0.4, -0.4, -0.4]), plan=plan, both_orders=False)
+    objective = Distillation(student, few.with_scores([-0.4, -0.4, -0.4]), plan=plan, both_orders=False)
     with torch.no_grad():
         losses = objective.module(**objective.collate(np.arange(3)))
     logits = torch.logit(torch.from_numpy(student.score(few)).double())

@@ -9,7 +9,7 @@ from transformers import TrainerCallback
 from trans_encoder.config import TrainingPlan
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.trainer import StageTrainer
-from trans_encoder.encoders.training import Imitation, TrainingOptions
+from trans_encoder.encoders.training import Distillation, TrainingOptions
 from trans_encoder.fast.optimiser import ShardedAdamW, clip_gradients
 from trans_encoder.fast.threads import Lanes, thread_pool
 
@@ -82,7 +82,7 @@ def test_steps_are_those_of_adamw_and_continue_from_a_checkpoint(share_out, weig
 def test_a_training_clips_and_steps_either_way(fast, bert, dev, tmp_path):
     student = BiEncoder.load(bert, fast=fast)
     plan = TrainingPlan(loss="mse", batch_size=16, epochs=1, learning_rate=1e-3, max_tokens=32, max_grad_norm=1e-3)
-    objective = Imitation(student, dev, plan=plan, both_orders=False)
+    objective = Distillation(student, dev, plan=plan, both_orders=False)
     trainer = StageTrainer(student, objective, plan=plan, options=TrainingOptions(folder=tmp_path))
     norms = []
 

@@ -17,9 +17,9 @@ from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.known import KNOWN
 from trans_encoder.errors import ConfigurationError, DataError, RunError
 from trans_encoder.evaluation.evaluate import evaluate
-from trans_encoder.paper.bench import Bench
 from trans_encoder.paper.catalogue import STUDIES
 from trans_encoder.paper.experiment import experiment
+from trans_encoder.paper.models import StudyModels
 from trans_encoder.paper.printed import figure, find_reference, hub_names, paper_models, paper_tables
 from trans_encoder.paper.scale import Scale
 from trans_encoder.paper.study import AVERAGE, Question, Study, heading
@@ -86,7 +86,7 @@ def test_the_list_names_every_table_and_figure_with_results():
 def test_contrastive_tuning_that_hurts_dev_is_not_shown_as_the_start(bert, data, tmp_path, monkeypatch):
     marks = iter(range(90, 0, -1))
     monkeypatch.setattr("trans_encoder.distill.judges.DevJudge.__call__", lambda self, encoder: float(next(marks)))
-    bench = Bench(tmp_path, data, Scale.parse("smoke"), "paper", {"device": "cpu"})
+    bench = StudyModels(tmp_path, data, Scale.parse("smoke"), "paper", {"device": "cpu"})
     question, member = Question(way="contrastive", task="mrpc"), make_config([str(bert)]).members[0]
     tuned, start = (make(question, member) for make in (partial(bench.contrast, seed=1), bench.start))
     pairs = graded(10, seed=3).without_scores()
@@ -94,7 +94,7 @@ def test_contrastive_tuning_that_hurts_dev_is_not_shown_as_the_start(bert, data,
 
 
 def test_the_start_of_a_study_is_what_evaluate_says_of_it(bert, data, tmp_path):
-    bench = Bench(tmp_path, data, Scale.parse("smoke"), "paper", {"device": "cpu", "bi.max_tokens": 8})
+    bench = StudyModels(tmp_path, data, Scale.parse("smoke"), "paper", {"device": "cpu", "bi.max_tokens": 8})
     start = bench.start(Question(way="start", task="mrpc"), make_config([str(bert)]).members[0])
     test = bench.task("mrpc").tests["mrpc"]
     assert start.score(test.pairs).tolist() == BiEncoder.load(bert).score(test.pairs).tolist()

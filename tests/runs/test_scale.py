@@ -22,7 +22,7 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.text import Text
 from trans_encoder.distill.bootstrap import bootstrap
 from trans_encoder.distill.distil import distil
-from trans_encoder.distill.labels import shards
+from trans_encoder.distill.labels import stored as shards
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders import tokens
 from trans_encoder.encoders.trainer import Share
@@ -189,7 +189,7 @@ def test_workers_end_with_a_killed_owner(tmp_path):
 
 
 def test_a_worker_that_does_not_see_the_run_folder_says_so(tmp_path):
-    from trans_encoder.runs.workers.task import do
+    from trans_encoder.runs.workers.here import do
 
     with pytest.raises(RunError, match="does not see the run folder"):
         do(die, tmp_path / "stage", run=tmp_path, threads=None)

@@ -59,7 +59,11 @@ def prepare(
     prompts: Mapping[str, Sequence[str] | None] | None = None,
 ) -> Job:
     """Resolve a TOML file, flags over it and `--set` over both, and read what they name."""
-    given = {key: value for key, value in flags.items() if not (value is None or value is False or value == [])}
+    given = {
+        key: str(value) if isinstance(value, Path) else value
+        for key, value in flags.items()
+        if not (value is None or value is False or value == [])  # a seed of 0 is given, and equals False
+    }
     job = load_config(file, {**given, **parse_overrides(assignments)})
     inputs, config = job.inputs, _with_prompts(job.run, prompts or {})
     if inputs.out is None:
@@ -118,7 +122,7 @@ def _with_prompts(config: RunConfig, options: Mapping[str, Sequence[str] | None]
     return config.model_copy(update={"members": tuple(members)})
 
 
-def stand_ins(text: Text, *, count: int) -> PairSet:
+def placeholder_pairs(text: Text, *, count: int) -> PairSet:
     """Pair sentences of a text with their first successors, then the second ones and so on: no pair comes twice."""
     size = len(text)
     rounds, first = np.divmod(np.arange(min(count, size * (size - 1) // 2)), size)

@@ -52,6 +52,17 @@ Columns = Annotated[
     str | None,
     typer.Option("--columns", metavar="A,B[,SCORE]", help="The columns of the pairs, if they are not found."),
 ]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as cross.learning_rate=1e-4; repeatable."),
+]
+PlanSettings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as learning_rate=1e-4; repeatable."),
+]
+DevFile = Annotated[
+    Path | None, typer.Option("--dev", metavar="FILE", help="Labelled pairs that choose the best checkpoint.")
+]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out lines that cannot be read, and say how many.")]
 EngineName = Annotated[
     Literal["local", "ray"] | None,

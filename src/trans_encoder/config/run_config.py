@@ -4,12 +4,12 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from trans_encoder.config.participants import MemberConfig, TeacherConfig, free_name
-from trans_encoder.config.plans import Frozen, TrainingPlan
+from trans_encoder.config.plans import Frozen, Kind, TrainingPlan
 from trans_encoder.config.presets import PRESETS, Preset
 from trans_encoder.errors import ConfigurationError
 
@@ -101,9 +101,30 @@ class RunConfig(Frozen):
     fast: bool = Field(default=True, exclude=True)
     """Use the CPU speed-ups. They change results by rounding only, so a run may be continued with the other setting."""
 
-    def bi_plan(self, member: MemberConfig) -> TrainingPlan:
-        """Return how a member's bi-encoders are trained."""
-        return self.bi.model_copy(update={"learning_rate": member.learning_rate or self.bi.learning_rate})
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of encoders that are trained."""
+        return ("bi",) if self.formulation == "bi" else ("bi", "cross")
+
+    @property
+    def given_device(self) -> str | None:
+        """The device that was given; None where the best one is taken."""
+        return None if self.device == "auto" else self.device
+
+    @property
+    def fast_option(self) -> bool | None:
+        """`fast` as encoders take it: None leaves the choice to the environment."""
+        return None if self.fast else False
+
+    def member(self, name: str) -> MemberConfig:
+        """Return the member of a name."""
+        return next(member for member in self.members if member.name == name)
+
+    def plan(self, kind: Kind, member: str) -> TrainingPlan:
+        """Return how a member's encoders of a kind are trained."""
+        if kind == "cross":
+            return self.cross
+        return self.bi.model_copy(update={"learning_rate": self.member(member).learning_rate or self.bi.learning_rate})
 
     @field_validator("trackers", mode="before")
     @classmethod
@@ -128,12 +149,7 @@ class RunConfig(Frozen):
             raise ValueError(f"names must differ (upper and lower case are the same), given {', '.join(given)}")
         if _RESERVED.intersection(given):
             raise ValueError(f"a member may not be called {', '.join(sorted(_RESERVED.intersection(given)))}")
-        taken, named = {*given, *_RESERVED}, []
-        for member in members:
-            name = member.name or free_name(member.bi, taken)
-            taken.add(name.lower())
-            named.append(member.model_copy(update={"name": name}))
-        return tuple(named)
+        return _with_names(members, {*given, *_RESERVED})
 
     @model_validator(mode="after")
     def _teachers_named(self) -> Self:
@@ -142,14 +158,22 @@ class RunConfig(Frozen):
         given = [teacher.name.lower() for teacher in self.teachers if teacher.name]
         if len(set(given)) < len(given) or taken.intersection(given):
             raise ValueError(f"teachers are named {', '.join(given)}: names must differ, also from those of members")
-        taken.update(given)
-        named = []
-        for teacher in self.teachers:
-            name = teacher.name or free_name(teacher.spec, taken)
-            taken.add(name.lower())
-            named.append(teacher.model_copy(update={"name": name}))
-        object.__setattr__(self, "teachers", tuple(named))  # frozen, but not yet handed out
+        # Frozen, but not yet handed out.
+        object.__setattr__(self, "teachers", _with_names(self.teachers, taken.union(given)))
         return self
+
+
+Participant = TypeVar("Participant", MemberConfig, TeacherConfig)
+
+
+def _with_names(participants: Iterable[Participant], taken: set[str]) -> tuple[Participant, ...]:
+    """Give those without a name one that is not taken yet, made from their model."""
+    named = []
+    for each in participants:
+        name = each.name or free_name(each.bi if isinstance(each, MemberConfig) else each.spec, taken)
+        taken.add(name.lower())
+        named.append(each.model_copy(update={"name": name}))
+    return tuple(named)
 
 
 class Inputs(Frozen):
@@ -168,8 +192,8 @@ class Inputs(Frozen):
     mix: str | None = None
     """Shares of near, middle, far and random pairs and of parts among the mined ones, such as "1,0,0,1,6"."""
     objective: Literal["simcse", "mirror", "similarities"] | None = None
-    """How a bare PLM is tuned on the text first: views by dropout (simcse), masked views (mirror), or what the run's
-    bi-encoder teachers say of every two sentences (similarities). If not given, similarities with such teachers, else
+    """How a bare PLM is tuned on the text first: views by dropout (simcse), masked views (mirror), or the similarities
+    that the run's bi-encoder teachers see (similarities). If not given, similarities with such teachers, else
     simcse."""
     remine: bool = False
     """Mine new pairs from the text for every later cycle, with the bi-encoders of the cycle before."""

@@ -20,6 +20,7 @@ from trans_encoder.data.records import BROKEN_UTF8, arrow_batches, decoded, line
 from trans_encoder.data.report import ReadReport, Tally
 from trans_encoder.data.screening import as_texts, text_faults
 from trans_encoder.data.sources import file_format, numbered_lines, open_bytes
+from trans_encoder.data.words import is_encodable
 from trans_encoder.errors import DataError
 
 ID, TEXT = "id", "text"
@@ -200,22 +201,12 @@ def _table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 def _column(name: str, values: list[Any]) -> pa.Array:
     if name == TEXT:
-        return pa.array([_encodable(value) for value in values], pa.large_string())
+        return pa.array([value if is_encodable(value) else None for value in values], pa.large_string())
     try:
         return pa.array(values)
     except (pa.ArrowException, UnicodeError, OverflowError):
-        return pa.array([None if value is None else _encodable(str(value)) for value in values], pa.large_string())
-
-
-def _encodable(text: str) -> str | None:
-    """Return a text, or None if it holds half a surrogate pair and so is not text."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return None
-    return text
+        texts = [None if value is None else str(value) for value in values]
+        return pa.array([text if text is None or is_encodable(text) else None for text in texts], pa.large_string())
 
 
 def _sound(lines: Sequence[int], table: pa.Table, tally: Tally, *, prefix: str) -> pa.Table:

@@ -18,6 +18,7 @@ from trans_encoder.data.report import Tally
 from trans_encoder.data.screening import as_texts
 from trans_encoder.data.sentences import markdown_paragraphs, paragraphs, split_sentences, tidy
 from trans_encoder.data.sources import MAX_LINE_BYTES, expand, file_format, numbered_lines, open_bytes
+from trans_encoder.data.words import is_encodable
 from trans_encoder.errors import DataError
 
 LineMeaning = Literal["sentence", "document", "wrapped"]
@@ -80,19 +81,11 @@ def _sound(passages: Iterable[tuple[int, Any]], tally: Tally) -> Iterator[Passag
             tally.reject([line], "the text is empty")
         elif "\0" in text:
             tally.reject([line], "the text holds a NUL character")
-        elif not text.isascii() and not _is_encodable(text):
+        elif not is_encodable(text):
             tally.reject([line], "the text holds half a surrogate pair")
         else:
             tally.read += 1
             yield line, text
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _rows(file: Path, *, kind: str, column: str | None, tally: Tally) -> Iterator[Passage]:

@@ -25,6 +25,7 @@ from trans_encoder.data.report import ReadReport, Tally
 from trans_encoder.data.screening import OTHERS, PAIR_SCHEMA, Rows, as_scores, as_texts, pair_rows, screen
 from trans_encoder.data.sources import expand, file_format
 from trans_encoder.data.storage import spool
+from trans_encoder.data.words import is_encodable
 from trans_encoder.errors import DataError
 
 FORMATS = {
@@ -205,11 +206,8 @@ def _text(value: Any) -> str | None:
         return None
     if not isinstance(value, str):
         raise TypeError(f"a sentence is a {type(value).__name__}, not text")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise ValueError("a sentence holds half a surrogate pair, which is not text") from None
+    if not is_encodable(value):
+        raise ValueError("a sentence holds half a surrogate pair, which is not text")
     return value
 
 

@@ -1,4 +1,4 @@
-"""What counts as a word in any language; a text of few words is taken letter by letter."""
+"""What counts as a text, and as a word in any language; a text of few words is taken letter by letter."""
 
 # Ranges of Thai, Lao, Myanmar, Khmer, kana and Han: scripts written without spaces.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
@@ -10,6 +10,17 @@ WORD_RE2 = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}
 
 FEWEST_WORDS = 4
 """Texts with fewer words are edited letter by letter: losing a word would leave too little of them."""
+
+
+def is_encodable(text: str) -> bool:
+    """Whether a text is whole Unicode: half a surrogate pair, as broken JSON has it, cannot be written."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def words_of(text: str) -> list[str]:

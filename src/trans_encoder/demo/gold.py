@@ -45,7 +45,7 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Shelf:
+class Documents:
     """The topics as documents: each distinct sentence once, with the shortest topic that has it."""
 
     topics: tuple[str, ...]
@@ -57,7 +57,7 @@ class Shelf:
 
     @classmethod
     def of(cls, documents: Mapping[str, Sequence[str]]) -> Self:
-        """Build the shelf from the sentences of each topic."""
+        """Build the documents from the sentences of each topic."""
         known: dict[tuple[str, ...], str] = {}
         same = {topic: known.setdefault(tuple(documents[topic]), topic) for topic in sorted(documents)}
         shortest_first = sorted(set(same.values()), key=lambda topic: (sum(map(len, documents[topic])), topic))
@@ -83,12 +83,12 @@ class Shelf:
 
 @dataclass(frozen=True)
 class Gold:
-    """The graded pairs, the questions and the shelf they are asked of."""
+    """The graded pairs, the questions and the documents they are asked of."""
 
     pairs: PairSet
     grades: NDArray[np.float64]
     questions: tuple[Question, ...]
-    shelf: Shelf
+    documents: Documents
 
     @classmethod
     def load(cls, documents: Mapping[str, Sequence[str]]) -> Self:
@@ -99,7 +99,7 @@ class Gold:
             asked = [Question(row["question"], tuple(row["topics"].split())) for row in _rows(file)]
         first, second, grades = map(list, zip(*rows, strict=True))
         questions = tuple(question for question in asked if set(question.topics) <= set(documents))
-        return cls(PairSet.from_lists(first, second), np.array(grades), questions, Shelf.of(documents))
+        return cls(PairSet.from_lists(first, second), np.array(grades), questions, Documents.of(documents))
 
     @property
     def asked(self) -> list[str]:
@@ -107,10 +107,10 @@ class Gold:
         return [question.text for question in self.questions]
 
     def tfidf(self) -> Figures:
-        """Measure TF-IDF, the baseline that needs no model; its document frequencies are those of the shelf."""
-        vectors = TfidfVectorizer(sublinear_tf=True, token_pattern=r"[^\s\w]+|\w+").fit(self.shelf.sentences)
+        """Measure TF-IDF, the baseline that needs no model; its document frequencies are those of the documents."""
+        vectors = TfidfVectorizer(sublinear_tf=True, token_pattern=r"[^\s\w]+|\w+").fit(self.documents.sentences)
         left, right = (vectors.transform(column.to_pylist()) for column in (self.pairs.sentence1, self.pairs.sentence2))
-        similarity = vectors.transform(self.asked) @ vectors.transform(self.shelf.sentences).T
+        similarity = vectors.transform(self.asked) @ vectors.transform(self.documents.sentences).T
         return self._figures(left.multiply(right).sum(axis=1).A1, similarity.toarray())
 
     def bi(self, encoder: BiEncoder) -> Figures:
@@ -123,18 +123,18 @@ class Gold:
         found = np.argsort(-similarity, axis=1, kind="stable")[:, :RETRIEVED]
         candidates = PairSet.from_lists(
             [question for question in self.asked for _ in range(found.shape[1])],
-            [self.shelf.sentences[sentence] for sentence in found.ravel()],
+            [self.documents.sentences[sentence] for sentence in found.ravel()],
         )
         # Cosines end at 1, so that what was found stays before what was not.
         np.put_along_axis(similarity, found, 2 + encoder.score(candidates).reshape(found.shape), axis=1)
         return self._figures(encoder.score(self.pairs), similarity)
 
     def _cosines(self, encoder: BiEncoder) -> Matrix:
-        questions, sentences = (_unit(encoder.encode(texts)) for texts in (self.asked, self.shelf.sentences))
+        questions, sentences = (_unit(encoder.encode(texts)) for texts in (self.asked, self.documents.sentences))
         return np.asarray(questions @ sentences.T, dtype=np.float32)
 
     def _figures(self, scores: NDArray[Any], similarity: Matrix) -> Figures:
-        ranks = self.shelf.ranks(self.questions, similarity)
+        ranks = self.documents.ranks(self.questions, similarity)
         return Figures(
             spearman=spearman(scores, self.grades),
             recall_at_1=100 * float((ranks == 1).mean()),

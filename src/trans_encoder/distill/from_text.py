@@ -155,10 +155,10 @@ def _tune(
         seed=config.seed,
         pooling=member.pooling,
         trust_remote_code=config.trust_remote_code,
-        device=None if config.device == "auto" else config.device,
+        device=config.given_device,
         precision=config.precision,
         trackers=config.trackers,
-        fast=None if config.fast else False,
+        fast=config.fast_option,
         teachers=teachers,
     )
 

@@ -17,9 +17,8 @@ from trans_encoder.data import PairSet, TestSet
 from trans_encoder.data.screening import ROUNDING
 from trans_encoder.distill.judges import DevJudge, Judge
 from trans_encoder.distill.results import write_learnt_card
+from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders import (
-    BiEncoder,
-    CrossEncoder,
     Encoder,
     Kind,
     TrainingOptions,
@@ -30,19 +29,16 @@ from trans_encoder.encoders import (
     train,
 )
 from trans_encoder.errors import ConfigurationError, DataError
-from trans_encoder.files import atomic_folder
 from trans_encoder.progress import progress
 from trans_encoder.ranks import is_first_rank
 from trans_encoder.runs import (
-    CutsRecord,
     Layout,
     LearningRecord,
     Run,
     identity,
     run_folder,
+    save_trained,
     scratch,
-    training_record,
-    write_record,
 )
 
 logger = logging.getLogger(__name__)
@@ -111,16 +107,14 @@ def learn(
     work = Learn(config, kind, pairs, None if test is None else DevJudge(test))
     inputs, folder = work.origin(), run_folder(out)
     if not Layout(folder).manifest.exists():
-        work.load()  # what is wrong with the model is told before anything is written
+        work.load()  # a model that cannot be used fails before anything is written
     with (
         progress("learning", total=1) as advance,
         Run.claim(folder, config=work.config(), origin=inputs, advance=advance) as run,
     ):
         run.complete([run.stage(run.layout.trained(kind), inputs, work)])
-    device = None if config.device == "auto" else config.device
-    return load_encoder(
-        Layout(Path(out)).trained(kind), kind=kind, device=device, trust_remote_code=config.trust_remote_code
-    )
+    made = Layout(Path(out)).trained(kind)
+    return load_encoder(made, kind=kind, device=config.given_device, trust_remote_code=config.trust_remote_code)
 
 
 def _config(model: str | MemberConfig, *, kind: Kind, preset: str, overrides: Mapping[str, Any]) -> RunConfig:
@@ -141,8 +135,7 @@ class Learn:
     @property
     def plan(self) -> TrainingPlan:
         """How the student is trained."""
-        member = self.settings.members[0]
-        return self.settings.bi_plan(member) if self.kind == "bi" else self.settings.cross
+        return self.settings.plan(self.kind, str(self.settings.members[0].name))
 
     def config(self) -> dict[str, Any]:
         """Return the settings as plain values."""
@@ -175,49 +168,41 @@ class Learn:
         )
         both_orders = self.settings.both_orders and self.kind == "cross"
         training = train(student, self.labelled, plan=self.plan, options=options, both_orders=both_orders)
-        if not is_first_rank():
-            return
         cuts = training.cuts
-        if cuts is not None and cuts.cut:
+        if cuts is not None and cuts.cut and is_first_rank():
             logger.warning("in the training, %s", cuts)
-        with atomic_folder(path) as temporary:
-            training.encoder.save(temporary)
-            record = LearningRecord(
-                kind=self.kind,
-                seed=self.settings.seed,
-                labels=len(self.labelled),
-                cuts=CutsRecord(**cuts.to_dict()) if cuts else None,
-                best_step=training.best_step,
-                best_score=training.best_score,
-                history=tuple(training.history),
-            )
-            write_record(training_record(temporary), record)
-            card = write_learnt_card(
-                self.settings.members[0].bi,
-                kind=self.kind,
-                pairs=self.labelled,
-                plan=self.plan,
-                cuts=cuts,
-                score=training.best_score,
-            )
-            (temporary / "README.md").write_text(card, encoding="utf-8")
+        record = LearningRecord(
+            kind=self.kind,
+            seed=self.settings.seed,
+            labels=len(self.labelled),
+            cuts=cuts,
+            best_step=training.best_step,
+            best_score=training.best_score,
+            history=tuple(training.history),
+        )
+        card = write_learnt_card(
+            self.settings.members[0].bi,
+            kind=self.kind,
+            pairs=self.labelled,
+            plan=self.plan,
+            cuts=cuts,
+            score=training.best_score,
+        )
+        save_trained(path, training.encoder, record, card=card)
 
     def load(self) -> Encoder:
         """Load what the student starts from."""
         member, config = self.settings.members[0], self.settings
-        device = None if config.device == "auto" else config.device
-        student: Encoder
-        if self.kind == "cross":
-            student = CrossEncoder.load(
-                member.bi, device=device, trust_remote_code=config.trust_remote_code, seed=config.seed
-            )
-        else:
-            student = BiEncoder.load(
-                member.bi,
-                pooling=member.pooling,
-                prompts=member.prompts,
-                device=device,
-                trust_remote_code=config.trust_remote_code,
-            )
+        model = ModelRef(
+            str(member.name),
+            self.kind,
+            member.bi,
+            max_tokens=None,
+            pooling=member.pooling,
+            prompts=member.prompts,
+            device=config.given_device,
+            trust_remote_code=config.trust_remote_code,
+        )
+        student = model.load_cross(seed=config.seed) if self.kind == "cross" else model.load()
         check_length(student.model, self.plan.given_tokens, name=member.bi)
         return student

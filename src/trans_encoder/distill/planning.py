@@ -1,4 +1,4 @@
-"""What a run would do and how long it would take, measured on a few batches of the very models and pairs."""
+"""What a run would do and how long it would take, measured on a few batches of its own models and pairs."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ import numpy as np
 
 from trans_encoder.config import FUNCTION, RunConfig, TrainingPlan
 from trans_encoder.data import PairSet, TestSet, Text
-from trans_encoder.distill.judges import DevJudge, Judge, LabelFreeJudge, hold_out
+from trans_encoder.distill.judges import DevJudge, choose_judge
 from trans_encoder.distill.labels import Vote, assemble_teachers
 from trans_encoder.distill.results import harm_notes
 from trans_encoder.distill.team import Member, ModelRef, assemble, resolve_members
@@ -105,10 +105,7 @@ def plan_run(
     resolved, notes = resolve_members(config)
     if remined is not None:
         resolved = resolved.model_copy(update={"first_share": 1.0})
-    judge: Judge | None = DevJudge(dev) if dev else None
-    if judge is None and config.selection == "label-free":
-        pairs, held_out = hold_out(pairs, seed=config.seed, views=bool(config.teachers))
-        judge = LabelFreeJudge.of(held_out, seed=config.seed)
+    pairs, _, judge = choose_judge(resolved, pairs, DevJudge(dev) if dev else None)
     team, judged_count = assemble(resolved), len(judge.pairs) if judge else 0
     planned = [
         part
@@ -130,7 +127,7 @@ def plan_run(
 
 
 def _teaching(votes: Sequence[Vote], pairs: PairSet) -> Iterator[PlannedStage]:
-    """Plan the labelling by frozen encoders, once; other teachers are quick, or cannot be asked for a trial."""
+    """Plan the labelling by frozen encoders, once; other teachers are fast, or cannot be called for a trial."""
     for vote in votes:
         if isinstance(vote.teacher, ModelRef):
             asked, orders = round(vote.ask * len(pairs)), 2 if vote.teacher.both_orders else 1
@@ -158,8 +155,7 @@ def _mining(
 def _stages(
     member: Member, config: RunConfig, pairs: PairSet, judged_count: int
 ) -> Iterator[PlannedStage | PlannedLength]:
-    kinds: tuple[Kind, ...] = ("bi",) if config.formulation == "bi" else ("bi", "cross")
-    for kind in kinds:
+    for kind in config.kinds:
         encoder = member.start.load() if kind == "bi" else member.plm.load_cross(seed=config.seed)
         plan, both = (config.bi, False) if kind == "bi" else (config.cross, config.both_orders)
         per_score = _seconds_per_score(encoder, pairs)

@@ -14,25 +14,14 @@ from trans_encoder.data import PairSet
 from trans_encoder.distill.judges import Judge
 from trans_encoder.distill.labels import PseudoLabels, Teacher, check_scores
 from trans_encoder.distill.team import ModelRef
-from trans_encoder.encoders import BiEncoder, Together
+from trans_encoder.encoders import BiEncoder, RankSharded
 from trans_encoder.encoders.directions import without_common_directions
 from trans_encoder.encoders.in_batch import unit_vectors
 from trans_encoder.errors import DataError, RunError
-from trans_encoder.evaluation.probe import told_flips
+from trans_encoder.evaluation.probe import flip_accuracy
 from trans_encoder.files import atomic_file, atomic_folder
 from trans_encoder.ranks import is_first_rank
 from trans_encoder.runs import StartEntry, StartRecord, write_record
-
-
-@dataclass(frozen=True)
-class SavePairs:
-    """Put the training pairs into the run folder."""
-
-    pairs: PairSet
-
-    def __call__(self, path: Path) -> None:
-        """Write the pairs."""
-        self.pairs.save(path)
 
 
 class Miner(Protocol):
@@ -69,7 +58,7 @@ class MineAgain:
 
 
 @dataclass(frozen=True)
-class JudgeStarts:
+class ScoreStarts:
     """Score the members' first bi-encoders."""
 
     starts: tuple[ModelRef, ...]
@@ -86,21 +75,21 @@ class JudgeStarts:
             return StartEntry(source=start.source, score=None)
         try:
             score = self.judge(start)  # by reference: texts that are unknown to the model are refused
-            return StartEntry(source=start.source, score=score, flips=told_flips(start.load()))
+            return StartEntry(source=start.source, score=score, flips=flip_accuracy(start.load()))
         except DataError as error:
             raise RunError(f"start of {start.name}: {error}") from error
 
 
 @dataclass(frozen=True)
-class AskTeachers:
-    """Ask the frozen teachers about the held-out pairs: once in a run, however many students are judged by them."""
+class ScoreHeldOut:
+    """Score the held-out pairs with the frozen teachers: once in a run, however many students they judge."""
 
     held_out: PairSet
     teachers: tuple[Teacher, ...]
 
     def __call__(self, path: Path) -> None:
         """Write one column for each teacher; there is no mean, because the members' part is not known yet."""
-        columns = {teacher.name: Together(teacher).score(self.held_out) for teacher in self.teachers}
+        columns = {teacher.name: RankSharded(teacher).score(self.held_out) for teacher in self.teachers}
         for teacher in self.teachers:
             check_scores(columns[teacher.name], teacher=teacher, place="held-out pairs, ")
         if is_first_rank():
@@ -125,7 +114,7 @@ class Embed:
 
 
 @dataclass(frozen=True)
-class ClearDirections:
+class RemoveDirections:
     """Remove common directions from a start's embeddings, found on the texts of the pairs."""
 
     start: ModelRef

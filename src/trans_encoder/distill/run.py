@@ -10,7 +10,7 @@ from typing import Any
 from trans_encoder.config import RunConfig
 from trans_encoder.data import PairSet
 from trans_encoder.distill.cycle import CycleStages, run_cycle
-from trans_encoder.distill.judges import Judge, LabelFreeJudge, hold_out
+from trans_encoder.distill.judges import Judge, choose_judge
 from trans_encoder.distill.labels import (
     ScoreFunction,
     Vote,
@@ -49,30 +49,30 @@ def run(
     place = run_folder(out)
     check_trackers(config.trackers)
     config, notes = resolve_members(config)
-    terms = agree(config, pairs, judge=judge, miner=miner, functions=functions)
+    inputs = gather_inputs(config, pairs, judge=judge, miner=miner, functions=functions)
     if not Layout(place).manifest.exists():
-        check_models(config, terms.team)
+        check_models(config, inputs.team)
     for note in notes:
         logger.warning(note)
-    pairs, judge = terms.pairs, terms.judge
-    if terms.held_out is not None:
-        held_out = len(terms.held_out)
+    pairs, judge = inputs.pairs, inputs.judge
+    if inputs.held_out is not None:
+        held_out = len(inputs.held_out)
         notes.append(f"no dev set was given: {held_out:,} of {len(pairs) + held_out:,} pairs were held out to judge by")
-    for note in harm_notes(terms.team, judge, terms.teachers):
+    for note in harm_notes(inputs.team, judge, inputs.teachers):
         notes.append(note)
         logger.warning(note)
     settings = settings_of(config, place)
-    asked = terms.held_out is not None and any(vote.ask == 1 for vote in terms.teachers)
+    asked = inputs.held_out is not None and any(vote.ask == 1 for vote in inputs.teachers)
     first, later = first_pairs(config, pairs, miner=miner)
     renewed = config.cycles - 1 if miner is not None else 1 if later is not None else 0
     stages = partial(_stage_count, config, renewed=renewed, asked=asked)
     with (
         progress("stages of the run", total=stages(config.cycles)) as advance,
-        Run.claim(place, config=settings, origin=terms.origin, engine=engine, advance=advance) as folder,
+        Run.claim(place, config=settings, origin=inputs.origin, engine=engine, advance=advance) as folder,
     ):
         note_environment(folder.layout.environment, device=best_device())
-        steps = CycleStages(folder, config, judge, miner, later, terms.held_out, terms.teachers)
-        team, cycles = _run_cycles(steps.prepare(terms.team, first), steps)
+        steps = CycleStages(folder, config, judge, miner, later, inputs.held_out, inputs.teachers)
+        team, cycles = _run_cycles(steps.prepare(inputs.team, first), steps)
         if cycles < config.cycles:
             notes.append(f"stopped after cycle {cycles} of {config.cycles}: nothing more was gained for any member")
             logger.warning(notes[-1])
@@ -85,12 +85,12 @@ def run(
 def is_begun(config: RunConfig, pairs: PairSet, *, out: str | Path, judge: Judge | None = None) -> bool:
     """Return whether a run has been begun in a folder; refuse one that `run` would refuse, and write nothing."""
     config, place = resolve_members(config)[0], run_folder(out)
-    origin = agree(config, pairs, judge=judge, miner=None).origin
+    origin = gather_inputs(config, pairs, judge=judge, miner=None).origin
     return check_begun(place, config=settings_of(config, place), origin=origin)
 
 
 @dataclass(frozen=True)
-class Terms:
+class RunInputs:
     """What a run works with, and the hashes of what it was given."""
 
     team: Team
@@ -101,23 +101,21 @@ class Terms:
     teachers: tuple[Vote, ...] = ()
 
 
-def agree(
+def gather_inputs(
     config: RunConfig,
     pairs: PairSet,
     *,
     judge: Judge | None,
     miner: Miner | None,
     functions: Mapping[str, ScoreFunction] | None = None,
-) -> Terms:
+) -> RunInputs:
     """Find the team and the judge of a configuration whose members are resolved."""
     if len(pairs) < 2:
         raise DataError(f"got {len(pairs)} pairs; a run needs at least 2, and some thousands to be of use")
     check_varied(pairs)
-    pairs, team, held_out = pairs.without_scores(), assemble(config), None
+    pairs, team = pairs.without_scores(), assemble(config)
     origin: dict[str, Any] = {"pairs": {"count": len(pairs), "hash": pairs.hash}}
-    if judge is None and config.selection == "label-free":
-        pairs, held_out = hold_out(pairs, seed=config.seed, views=bool(config.teachers))
-        judge = LabelFreeJudge.of(held_out, seed=config.seed)
+    pairs, held_out, judge = choose_judge(config, pairs, judge)
     origin["judge"] = judge.fingerprint if judge else None
     origin["models"] = {
         member.name: {"bi": member.start.fingerprint(), "plm": member.plm.fingerprint()} for member in team
@@ -128,7 +126,7 @@ def agree(
     check_coverage(teachers, pairs)
     if teachers:
         origin["teachers"] = {vote.teacher.name: dict(fingerprint_of(vote.teacher)) for vote in teachers}
-    return Terms(team, pairs, held_out, judge, origin, teachers)
+    return RunInputs(team, pairs, held_out, judge, origin, teachers)
 
 
 def first_pairs(config: RunConfig, pairs: PairSet, *, miner: Miner | None) -> tuple[PairSet, PairSet | None]:
@@ -152,11 +150,11 @@ def _run_cycles(team: Team, steps: CycleStages) -> tuple[Team, int]:
 def _stage_count(config: RunConfig, cycles: int, *, renewed: int, asked: bool) -> int:
     """Count pairs and starts, the labels and trainings of each cycle, the history, the kept models and the result.
 
-    Each start that loses common directions is one stage more, and so is what frozen teachers are asked about held-out
-    pairs. Pairs that are mined again, or are new in the second cycle, are one stage more in each of these `renewed`
-    cycles, and so are the start's labels of them.
+    Each start that loses common directions is one stage more, and so are the frozen teachers' scores of held-out pairs.
+    Pairs that are mined again, or are new in the second cycle, are one stage more in each of these `renewed` cycles,
+    and so are the start's labels of them.
     """
-    kinds, members = (1 if config.formulation == "bi" else 2), len(config.members)
+    kinds, members = len(config.kinds), len(config.members)
     labelled_again = config.anchor or config.teachers or config.scale not in (None, "none")
     again = min(cycles - 1, renewed) * (2 if labelled_again else 1)
     labellings = members if config.strategy == "sequential-ensemble" else 1

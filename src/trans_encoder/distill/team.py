@@ -285,10 +285,10 @@ def _member(member: MemberConfig, config: RunConfig) -> Member:
         max_tokens=config.bi.given_tokens,
         pooling=member.pooling,
         prompts=member.prompts,
-        device=None if config.device == "auto" else config.device,
+        device=config.given_device,
         trust_remote_code=config.trust_remote_code,
         precision=config.precision,
-        fast=None if config.fast else False,
+        fast=config.fast_option,
     )
     source = member.plm or member.bi
     plm = replace(

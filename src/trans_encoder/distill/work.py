@@ -1,26 +1,25 @@
-"""The work of each stage: labelling, training, and putting a chosen model in its place.
+"""What each stage does: preparing, labelling, training.
 
 Each is a small immutable object that is called with the path of its result. It holds paths and references, no models,
 so that it can be sent to another process.
 """
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 
-from trans_encoder.config import Scale, TrainingPlan
+from trans_encoder.config import RunConfig, Scale
 from trans_encoder.data import PairSet
 from trans_encoder.distill.judges import Judge
 from trans_encoder.distill.labels import (
+    Cached,
     Consensus,
     Known,
     LabelShard,
     PseudoLabels,
-    Remembering,
     Sharded,
     Teacher,
     Vote,
@@ -31,7 +30,7 @@ from trans_encoder.distill.labels import (
     on_scale_of,
     with_hard_pairs,
 )
-from trans_encoder.distill.team import Member, ModelRef
+from trans_encoder.distill.team import Member, ModelRef, merge_of
 from trans_encoder.encoders import (
     BiEncoder,
     CrossEncoder,
@@ -45,17 +44,15 @@ from trans_encoder.encoders import (
 )
 from trans_encoder.encoders.in_batch import InBatch
 from trans_encoder.errors import DataError, RunError
-from trans_encoder.evaluation.probe import told_flips
-from trans_encoder.files import atomic_file, atomic_folder
+from trans_encoder.evaluation.probe import flip_accuracy
+from trans_encoder.files import atomic_file
 from trans_encoder.ranks import is_first_rank
 from trans_encoder.runs import (
-    CutsRecord,
     HistoryLine,
     TrainingRecord,
+    save_trained,
     scratch,
     tracked,
-    training_record,
-    write_record,
 )
 
 
@@ -68,7 +65,7 @@ class Label:
     """The members' encoders."""
     cycle: int
     anchor: "Anchor | None" = None
-    beside: tuple[Vote, ...] = ()
+    frozen: tuple[Vote, ...] = ()
     """The frozen teachers."""
     scale: Scale = "none"
     known: Path | None = None
@@ -93,29 +90,36 @@ class Label:
 
     def _sharded(self) -> list[ModelRef]:
         """Return the encoders that score every pair now: members, and frozen ones that have not done so yet."""
-        frozen = [vote.teacher for vote in self.beside if vote.ask == 1] if self.known is None else []
-        return [*self.teachers, *(each for each in frozen if isinstance(each, ModelRef) and not self.earlier)]
+        if self.known is not None or self.earlier:
+            return list(self.teachers)
+        frozen = (vote.teacher for vote in self.frozen if vote.ask == 1)
+        return [*self.teachers, *(each for each in frozen if isinstance(each, ModelRef))]
 
     def _put_together(self, folder: Path) -> PseudoLabels:
-        shards, pairs = self.shards(), PairSet.open(self.pairs)
+        shards = self.shards()
         sharded = {
             each: Sharded(each, tuple(shard for shard in shards if shard.teacher == each), folder)
             for each in self._sharded()
         }
-        votes = [Vote(sharded[each]) for each in self.teachers]
-        for vote in self.beside:
+
+        def source(teacher: Teacher) -> Teacher:
+            """Return where a frozen teacher's scores come from: labels, shards, or the teacher itself."""
             if self.known is not None:
-                votes.append(Vote(Known(vote.teacher, self.known), vote.weight))
-            elif vote.teacher in sharded:
-                votes.append(Vote(sharded[vote.teacher], vote.weight))
-            else:
-                votes.append(replace(vote, teacher=Remembering(vote.teacher, self.earlier)))
+                return Known(teacher, self.known)
+            if isinstance(teacher, ModelRef) and teacher in sharded:
+                return sharded[teacher]
+            return Cached(teacher, self.earlier)
+
+        members = [Vote(sharded[each]) for each in self.teachers]
+        frozen = [
+            replace(vote, teacher=source(vote.teacher), ask=1.0 if self.known else vote.ask) for vote in self.frozen
+        ]
         try:
-            labels = label(pairs, votes, cycle=self.cycle, scale=self.scale)
+            labels = label(PairSet.open(self.pairs), [*members, *frozen], cycle=self.cycle, scale=self.scale)
         except DataError as error:
             raise RunError(f"cycle {self.cycle}, labels of the {self.teachers[0].kind}-encoders: {error}") from error
-        frozen = {"frozen": [vote.teacher.name for vote in self.beside]} if self.beside else {}
-        return replace(labels, provenance={**labels.provenance, **frozen})
+        names = {"frozen": [vote.teacher.name for vote in self.frozen]} if self.frozen else {}
+        return replace(labels, provenance={**labels.provenance, **names})
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,7 @@ class Embedded:
     """Of the loss."""
 
     def targets(self, pairs: PairSet) -> InBatch:
-        """Return what they say of every two sentences."""
+        """Return the targets for every two sentences."""
         embeddings = [np.load(file, mmap_mode="r") for file in self.files]
         return InBatch(pairs.distinct().sentences, embeddings, weight=self.weight, shares=self.shares)
 
@@ -147,18 +151,17 @@ class Student:
 
     member: Member
     kind: Kind
-    strategy: Literal["refresh", "sequential", "sequential-ensemble"]
-    alternate: bool
+    config: RunConfig
     seed: int
 
     def weights(self) -> list[ModelRef]:
         """Return the models that it is made from; the first gives the weights, a second the pooling."""
-        member, refresh = self.member, self.strategy != "sequential"
+        member, refresh = self.member, self.config.strategy != "sequential"
         if self.kind == "cross":
             return [member.plm if refresh else member.plm.at(member.bi.source)]
         if refresh:
             return [member.start]
-        return [member.teacher("cross"), member.start] if self.alternate else [member.bi]
+        return [member.teacher("cross"), member.start] if self.config.formulation == "alternate" else [member.bi]
 
     def load(self) -> Encoder:
         """Load the student with the weights that it starts from."""
@@ -170,130 +173,112 @@ class Student:
             return BiEncoder.from_body(Path(model.source), like=like, trust_remote_code=model.trust_remote_code)
         return model.load()
 
+    def load_start(self) -> Encoder:
+        """Load what the student is merged with: the first bi-encoder, or the re-ranker that it began as."""
+        return self.member.start.load() if self.kind == "bi" else self.member.plm.load_cross(seed=self.seed)
+
 
 @dataclass(frozen=True)
 class Train:
     """Train a student on labels and keep its best checkpoint."""
 
     student: Student
-    plan: TrainingPlan
+    cycle: int
     pairs: Path
     labels: Path
+    start_labels: Path
+    """Labels of the same pairs with the score of the member's start: the scale that its bi-encoders keep."""
     teachers: tuple[ModelRef, ...]
-    """Who made the labels."""
+    """The members' encoders that made the labels."""
+    frozen: tuple[Vote, ...]
+    """The frozen teachers that had a part in them, too."""
     starts: tuple[ModelRef, ...]
     """Who had a part in them if they are anchored."""
-    cycle: int
     judge: Judge | None
-    both_orders: bool
-    precision: Literal["auto", "fp32", "bf16", "fp16"]
-    trackers: tuple[str, ...]
+    views: tuple[Teacher, ...]
+    """Who judges a bi-encoder without labels."""
+    in_batch: Embedded | None
+    """What a bi-encoder's other cosines of a batch should be."""
     logs: Path
     """Where the trackers write."""
     made_from: str
     """The stage's identity: the checkpoints of another training are not continued."""
-    beside: tuple[Vote, ...] = ()
-    """Frozen teachers that had a part in the labels, too."""
-    scale: Scale = "none"
-    own: Path | None = None
-    """Labels with the scores that the member's start gave to the pairs: the scale that its bi-encoders keep."""
-    merge: float = 1.0
-    """Share of the student in the weights of a new encoder; the rest is the start's."""
-    calibrate: bool = False
-    """Whether a head that a cross-encoder begins with is calibrated to the labels."""
-    keep_agreed: float = 1.0
-    """Share of the pairs to learn from, those on which the teachers agree most."""
-    views: tuple[Teacher, ...] = ()
-    """Who judges a bi-encoder without labels."""
-    hard_pairs: float = 0.0
-    """Rule-made flips to learn as well, as a share of the pairs."""
-    in_batch: "Embedded | None" = None
-    """What a bi-encoder's other cosines of a batch should be."""
 
     def __call__(self, path: Path) -> None:
         """Write the trained model and how its training went."""
+        config, member, kind = self.student.config, self.student.member, self.student.kind
         labels = PseudoLabels.open(self.labels, pairs=PairSet.open(self.pairs))
-        name, kind = self.student.member.name, self.student.kind
-        description = f"cycle {self.cycle}, {kind}-encoder of {name}"
+        plan, cross = config.plan(kind, member.name), kind == "cross"
         options = TrainingOptions(
             folder=scratch(path),
             seed=self.student.seed,
             judge=self.judge,
             keep_last=self.judge is not None and not self.judge.has_labels,
-            precision=self.precision,
-            trackers=self.trackers,
-            description=description,
+            precision=config.precision,
+            trackers=config.trackers,
+            description=f"cycle {self.cycle}, {kind}-encoder of {member.name}",
             made_from=self.made_from,
         )
         try:
             targets = self._targets(labels)
             student = self._calibrated(self.student.load(), targets)
-            merge = 1.0 if isinstance(student, CrossEncoder) and student.head_is_new else self.merge
-            learnt = with_hard_pairs(targets.labelled, share=self.hard_pairs, seed=self.student.seed)
-            with tracked(self.trackers, self.logs):
+            learnt = with_hard_pairs(targets.labelled, share=config.hard_pairs if cross else 0.0, seed=options.seed)
+            with tracked(config.trackers, self.logs):
                 training = train(
                     student,
                     learnt,
-                    plan=self.plan,
+                    plan=plan,
                     options=options,
-                    both_orders=self.both_orders,
+                    both_orders=config.both_orders and cross,
                     in_batch=self.in_batch.targets(labels.pairs) if self.in_batch else None,
                 )
+            # A head drawn at random has no start to be merged with.
+            merge = 1.0 if isinstance(student, CrossEncoder) and student.head_is_new else merge_of(config, kind)
             if merge < 1:
-                merge_into(cast(BiEncoder, training.encoder), cast(BiEncoder, self._start(targets)), share=merge)
+                start = self._calibrated(self.student.load_start(), targets)
+                merge_into(cast(BiEncoder, training.encoder), cast(BiEncoder, start), share=merge)
                 # Score the merged weights: they are the ones saved.
                 training = replace(training, best_score=self.judge(training.encoder) if self.judge else None)
             agreement = self._agreement(training.encoder, anchor=labels.provenance.get("anchor", 0.0))
             evidence = None
             if self.judge is not None and kind == "bi":
-                evidence = self.judge.weigh(training.encoder, self.student.member.given, self.views)
-            flips = told_flips(training.encoder)
+                evidence = self.judge.weigh(training.encoder, member.given, self.views)
+            flips = flip_accuracy(training.encoder)
         except DataError as error:
-            raise RunError(f"{description}: {error}") from error
-        if not is_first_rank():
-            return
-        with atomic_folder(path) as temporary:
-            training.encoder.save(temporary)
-            record = TrainingRecord(
-                cycle=self.cycle,
-                member=name,
-                kind=kind,
-                seed=self.student.seed,
-                labels=len(targets),
-                hard=len(learnt) - len(targets),
-                cuts=CutsRecord(**training.cuts.to_dict()) if training.cuts else None,
-                own_cuts=CutsRecord(**count_cuts(training.encoder, targets.pairs).to_dict()),
-                outside=targets.outside_unit if self.plan.loss == "bce" else 0,
-                negatives=self.plan.negatives,
-                merged=merge,
-                best_step=training.best_step,
-                best_score=training.best_score,
-                agreement=agreement,
-                evidence=evidence,
-                flips=flips,
-                history=tuple(training.history),
-            )
-            write_record(training_record(temporary), record)
+            raise RunError(f"{options.description}: {error}") from error
+        record = TrainingRecord(
+            cycle=self.cycle,
+            member=member.name,
+            kind=kind,
+            seed=options.seed,
+            labels=len(targets),
+            hard=len(learnt) - len(targets),
+            cuts=training.cuts,
+            own_cuts=count_cuts(training.encoder, targets.pairs),
+            outside=targets.outside_unit if plan.loss == "bce" else 0,
+            negatives=plan.negatives,
+            merged=merge,
+            best_step=training.best_step,
+            best_score=training.best_score,
+            agreement=agreement,
+            evidence=evidence,
+            flips=flips,
+            history=tuple(training.history),
+        )
+        save_trained(path, training.encoder, record)
 
-    def _calibrated(self, student: Encoder, targets: PseudoLabels) -> Encoder:
+    def _calibrated(self, encoder: Encoder, targets: PseudoLabels) -> Encoder:
         """Bring the head that a cross-encoder begins with to the scale of its labels."""
-        if self.calibrate and isinstance(student, CrossEncoder) and not student.head_is_new:
-            calibrate_to(student, targets.labelled)
-        return student
-
-    def _start(self, targets: PseudoLabels) -> Encoder:
-        """Load what the student is merged with: the first bi-encoder, or the re-ranker, calibrated as it was."""
-        member = self.student.member
-        if self.student.kind == "bi":
-            return member.start.load()
-        return self._calibrated(member.plm.load_cross(seed=self.student.seed), targets)
+        if self.student.config.calibrate and isinstance(encoder, CrossEncoder) and not encoder.head_is_new:
+            calibrate_to(encoder, targets.labelled)
+        return encoder
 
     def _targets(self, labels: PseudoLabels) -> PseudoLabels:
         """Return what the student learns: labels on its own scale, of the pairs that the teachers agree on."""
-        if self.own is not None and self.student.kind == "bi":
-            own = PseudoLabels.open(self.own, pairs=labels.pairs).by_teacher[self.student.member.name]
-            labels = on_scale_of(labels, own)
-        return agreed(labels, share=self.keep_agreed)
+        if self.student.config.scale != "none" and self.student.kind == "bi":
+            start = PseudoLabels.open(self.start_labels, pairs=labels.pairs)
+            labels = on_scale_of(labels, start.by_teacher[self.student.member.name])
+        return agreed(labels, share=self.student.config.keep_agreed)
 
     def _agreement(self, encoder: Encoder, *, anchor: float) -> float | None:
         if self.judge is None:
@@ -303,9 +288,10 @@ class Train:
 
     def _consensus(self, models: tuple[ModelRef, ...]) -> Sequence[Teacher]:
         """Return what stands for the labels of these models: the models, or one scorer where there is more to it."""
-        if not self.beside and self.scale == "none":
+        scale = self.student.config.scale or "none"
+        if not self.frozen and scale == "none":
             return models
-        return [Consensus((*map(Vote, models), *self.beside), self.scale)]
+        return [Consensus((*map(Vote, models), *self.frozen), scale)]
 
 
 @dataclass(frozen=True)
@@ -323,26 +309,3 @@ class WriteHistory:
         """Write the history."""
         with atomic_file(path) as temporary:
             temporary.write_text(self.text, encoding="utf-8")
-
-
-@dataclass(frozen=True)
-class Keep:
-    """Copy a chosen model to its place and write its card."""
-
-    model: ModelRef
-    is_start: bool
-    card: str
-
-    def __call__(self, path: Path) -> None:
-        """Write the model folder."""
-        with atomic_folder(path) as temporary:
-            if self.is_start:
-                self.model.load().save(temporary)
-            else:
-                shutil.copytree(
-                    self.model.source,
-                    temporary,
-                    dirs_exist_ok=True,
-                    ignore=shutil.ignore_patterns(training_record(path).name),
-                )
-            (temporary / "README.md").write_text(self.card, encoding="utf-8")

@@ -19,8 +19,8 @@ from trans_encoder.encoders.loading import (
 )
 from trans_encoder.encoders.merging import merge_into
 from trans_encoder.encoders.prompts import Prompts
-from trans_encoder.encoders.sharing import Scorer, Together
-from trans_encoder.encoders.training import Training, TrainingOptions, fit, train
+from trans_encoder.encoders.scorers import RankSharded, Scorer
+from trans_encoder.encoders.training import StudentLoss, Training, TrainingOptions, fit, train
 
 __all__ = [
     "KNOWN",
@@ -31,8 +31,9 @@ __all__ = [
     "Kind",
     "Precision",
     "Prompts",
+    "RankSharded",
     "Scorer",
-    "Together",
+    "StudentLoss",
     "Training",
     "TrainingOptions",
     "best_device",

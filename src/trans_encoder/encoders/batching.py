@@ -50,6 +50,14 @@ def epoch_batches(lengths: Integers, *, batch_size: int, seed: int, epoch: int, 
     return np.split(order, range(batch_size, len(order), batch_size))
 
 
+def places_in(groups: Sequence[NDArray[np.intp]]) -> NDArray[np.int64]:
+    """Return where each input of a batch is among the outputs of its groups."""
+    order = np.concatenate(groups)
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.arange(len(order))
+    return places
+
+
 def assemble(texts: Sequence[Sequence[NDArray[np.int32]]], layout: SpecialTokens) -> Inputs:
     """Put special tokens around the texts of each input and pad to the longest: the encoder's input tensors."""
     rows = np.arange(len(texts))

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from trans_encoder.config import Kind, PoolingMode
 from trans_encoder.data import PairSet, Scores
-from trans_encoder.encoders.batching import assemble, budget_batches
+from trans_encoder.encoders.batching import assemble, budget_batches, places_in
 from trans_encoder.encoders.known import known_pooling
 from trans_encoder.encoders.loading import (
     Loaded,
@@ -206,12 +206,10 @@ class BiEncoder(Loaded):
         lengths = self._cut(pairs.tokens.lengths[sentences], max_tokens) + self.layout.extra
         sides = pairs.sides[sentences]
         groups = [part[group] for part in self._apart(sides) for group in self.runner.split(lengths[part])]
-        position = np.empty(len(sentences), dtype=np.int64)
-        position[np.concatenate(groups)] = np.arange(len(sentences))
         inputs = partial(self._inputs, pairs.tokens, max_tokens=max_tokens)
         return {
             "inputs": [inputs(sentences[group], side=int(sides[group[0]])) for group in groups],
-            "place": torch.from_numpy(position[place.reshape(-1, 2)]),
+            "place": torch.from_numpy(places_in(groups)[place.reshape(-1, 2)]),
         }
 
     def unit_vectors(self, batch: dict[str, Any]) -> Tensor:

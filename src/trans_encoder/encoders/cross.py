@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trans_encoder.config import Kind
 from trans_encoder.data import PairSet, Scores
-from trans_encoder.encoders.batching import assemble, budget_batches
+from trans_encoder.encoders.batching import assemble, budget_batches, places_in
 from trans_encoder.encoders.loading import (
     Loaded,
     best_device,
@@ -123,11 +123,9 @@ class CrossEncoder(Loaded):
         """Build one batch: the pairs in groups of similar length, and where each pair went."""
         max_tokens = max_tokens or self.max_tokens
         groups = self.runner.split(np.add(*self._cut(pairs, rows, max_tokens)) + self.layout.extra)
-        position = np.empty(len(rows), dtype=np.int64)
-        position[np.concatenate(groups)] = np.arange(len(rows))
         return {
             "inputs": [self._inputs(pairs, rows[group], max_tokens) for group in groups],
-            "place": torch.from_numpy(position),
+            "place": torch.from_numpy(places_in(groups)),
         }
 
     def outputs(self, batch: dict[str, Any]) -> Tensor:

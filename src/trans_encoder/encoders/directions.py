@@ -1,7 +1,7 @@
 """Remove the mean and the common directions of a bi-encoder's embeddings (all-but-the-top, Mu and Viswanath 2018).
 
-Embeddings of a language model lie in a narrow cone: a few directions are shared by all texts and say more of a text's
-length or of its commonest words than of what it means. Cosines are clearer without them. What removes them is a
+Embeddings of a language model lie in a narrow cone: a few directions are shared by all texts and reflect
+length and common words more than meaning. Cosines are clearer without them. What removes them is a
 linear map, so the result is an ordinary sentence-transformers model with one more module, `Dense`.
 """
 

@@ -1,8 +1,5 @@
 """How long texts are: the length that covers nearly all of them, and how many are cut at a given one."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
@@ -11,39 +8,11 @@ from trans_encoder.data import PairSet
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.encoder import Encoder
 from trans_encoder.encoders.tokens import Integers
+from trans_encoder.runs import Cuts as Cuts
 
 COVERED = 0.99
 """Share of the texts (for a cross-encoder: of the pairs) that a length found from the data leaves whole."""
 _MULTIPLE = 8  # lengths are rounded up to it, so that one longer text does not change them
-
-
-@dataclass(frozen=True)
-class Cuts:
-    """How many inputs are longer than a length, in tokens with the special ones."""
-
-    kind: Kind
-    max_tokens: int
-    counted: int
-    """Distinct texts for a bi-encoder, pairs for a cross-encoder."""
-    cut: int
-    longest: int
-
-    @property
-    def unit(self) -> str:
-        """What was counted."""
-        return "texts" if self.kind == "bi" else "pairs"
-
-    def __str__(self) -> str:
-        if not self.cut:
-            return f"none of {self.counted:,} {self.unit} is longer than {self.max_tokens:,} tokens"
-        return (
-            f"{self.cut:,} of {self.counted:,} {self.unit} ({self.cut / self.counted:.1%}) are longer than "
-            f"{self.max_tokens:,} tokens and are cut; the longest has {self.longest:,}"
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the counts for JSON."""
-        return asdict(self)
 
 
 def count_cuts(encoder: Encoder, pairs: PairSet, *, max_tokens: int | None = None) -> Cuts:

@@ -1,4 +1,4 @@
-"""Score pairs by matching their tokens: a second score that any bi-encoder gives without training.
+"""Score pairs by matching their tokens: a second score from any bi-encoder, without training.
 
 Each token is matched with the most similar token of the other text, rare tokens weigh more, and both directions are
 averaged, as in BERTScore. A sentence embedding may lose a name or a number; its token still has no match here.

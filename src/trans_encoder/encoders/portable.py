@@ -79,7 +79,7 @@ def _old_pooling(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _old_dense(config: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what earlier versions do not know, where it says what they do anyway."""
+    """Leave out settings that earlier versions do not know, where they have the default value."""
     said = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
     return {name: value for name, value in config.items() if said.get(name) != value}
 

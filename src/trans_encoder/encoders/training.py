@@ -15,13 +15,13 @@ from trans_encoder.data import PairSet
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.encoder import Encoder
 from trans_encoder.encoders.in_batch import InBatch
-from trans_encoder.encoders.lengths import Cuts, count_cuts, fitting_length
+from trans_encoder.encoders.lengths import count_cuts, fitting_length
 from trans_encoder.encoders.loading import Precision, set_dropout
 from trans_encoder.encoders.losses import LOSSES, TAKES_LOGITS
 from trans_encoder.encoders.tokens import Integers
 from trans_encoder.encoders.trainer import StageTrainer
 from trans_encoder.errors import DataError
-from trans_encoder.runs import Checkpoint
+from trans_encoder.runs import Checkpoint, Cuts
 
 Judge = Callable[[Any], float]
 
@@ -39,6 +39,20 @@ class Objective(Protocol):
     def collate(self, rows: Integers) -> dict[str, Any]:
         """Build the batch of the given examples."""
         ...
+
+
+class StudentLoss(nn.Module):
+    """A student and its loss as one module, so that data-parallel wrappers see a whole forward pass."""
+
+    def __init__(self, model: nn.Module, loss: Callable[..., Tensor]) -> None:
+        """Take a model and a function from a batch to each example's loss."""
+        super().__init__()
+        self.model = model
+        self._loss = loss
+
+    def forward(self, **batch: Any) -> Tensor:
+        """Return each example's loss."""
+        return self._loss(**batch)
 
 
 @dataclass(frozen=True)
@@ -95,9 +109,9 @@ def train(
     if labelled.scores is None or len(labelled) == 0:
         raise DataError("training needs pairs with labels; got none. Label the pairs first (trans-encoder label)")
     if in_batch is None:
-        objective = Imitation(student, labelled, plan=plan, both_orders=both_orders)
+        objective = Distillation(student, labelled, plan=plan, both_orders=both_orders)
     else:
-        objective = InBatchImitation(cast(BiEncoder, student), labelled, plan=plan, in_batch=in_batch)
+        objective = InBatchDistillation(cast(BiEncoder, student), labelled, plan=plan, in_batch=in_batch)
     training = fit(student, objective, plan=plan, options=options)
     if student.kind == "cross":
         # A re-ranker may come with another activation; wherever it is loaded now, it must give what it was taught.
@@ -112,7 +126,7 @@ def fit(student: Encoder, objective: Objective, *, plan: OptimisationPlan, optio
     return Training(student, trainer.kept.history, trainer.kept.best_step, trainer.kept.best_score)
 
 
-class Imitation:
+class Distillation:
     """The distillation objective: reproduce the teachers' score of each pair."""
 
     def __init__(self, student: Encoder, labelled: PairSet, *, plan: TrainingPlan, both_orders: bool) -> None:
@@ -124,8 +138,8 @@ class Imitation:
             student.model.max_seq_length = self.max_tokens
         if plan.dropout is not None:
             set_dropout(student.model, plan.dropout)
-        self.module: nn.Module = _Imitator(student, plan.loss)
-        self._student = student
+        self.module: nn.Module = StudentLoss(student.model, self._losses)
+        self._student, self._loss = student, plan.loss
         pairs = student.tokeniser(labelled, max_tokens=self.max_tokens)
         labels = np.asarray(labelled.scores, dtype=np.float32)
         if plan.loss == "bce" and plan.negatives == "clamp":
@@ -140,28 +154,18 @@ class Imitation:
         batch = self._student.collate(self._pairs, rows, max_tokens=self.max_tokens)
         return {**batch, "labels": self._labels[torch.from_numpy(rows)]}
 
-
-class _Imitator(nn.Module):
-    """The student and its loss as one module, so that data-parallel wrappers see a whole forward pass."""
-
-    def __init__(self, student: Encoder, loss: str) -> None:
-        super().__init__()
-        self.model = student.model
-        self._outputs = student.outputs if loss in TAKES_LOGITS else student.score_batch
-        self._loss = LOSSES[loss]
-
-    def forward(self, labels: Tensor, **batch: Any) -> Tensor:
-        return self._loss(self._outputs(batch), labels)
+    def _losses(self, *, labels: Tensor, **batch: Any) -> Tensor:
+        outputs = self._student.outputs if self._loss in TAKES_LOGITS else self._student.score_batch
+        return LOSSES[self._loss](outputs(batch), labels)
 
 
-class InBatchImitation(Imitation):
+class InBatchDistillation(Distillation):
     """The same for a bi-encoder, whose cosines of all other sentences of a batch have targets as well."""
 
     def __init__(self, student: BiEncoder, labelled: PairSet, *, plan: TrainingPlan, in_batch: InBatch) -> None:
         """Find the teachers' embedding of each sentence of the pairs."""
         super().__init__(student, labelled, plan=plan, both_orders=False)
-        self.module = _InBatchImitator(student, plan.loss, weight=in_batch.weight)
-        self._in_batch = in_batch
+        self._unit_vectors, self._in_batch = student.unit_vectors, in_batch
         self._embedded = np.empty(int(self._pairs.index.max()) + 1, dtype=np.int64)
         for side, sentences in enumerate((labelled.sentence1, labelled.sentence2)):
             places = pc.index_in(sentences, value_set=in_batch.sentences).to_numpy()
@@ -175,22 +179,13 @@ class InBatchImitation(Imitation):
         embedded = self._embedded[self._pairs.index[rows].reshape(-1)[first]]
         return {**batch, "targets": torch.from_numpy(self._in_batch(embedded))}
 
-
-class _InBatchImitator(nn.Module):
-    """The student and both of its losses as one module."""
-
-    def __init__(self, student: BiEncoder, loss: str, *, weight: float) -> None:
-        super().__init__()
-        self.model = student.model
-        self._unit_vectors = student.unit_vectors
-        self._loss = LOSSES[loss]
-        self._weight = weight
-
-    def forward(self, labels: Tensor, targets: Tensor, **batch: Any) -> Tensor:
+    def _losses(self, *, labels: Tensor, **batch: Any) -> Tensor:
+        targets = batch.pop("targets")
         unit = self._unit_vectors(batch)
         left, right = batch["place"].unbind(1)
         cosines = unit @ unit.T
         errors = (cosines - targets).square().fill_diagonal_(0)
         each = errors.sum(dim=1) / max(len(unit) - 1, 1)
         others = (each[left] + each[right]) / 2
-        return self._loss(cosines[left, right], labels) + self._weight * others
+        losses: Tensor = LOSSES[self._loss](cosines[left, right], labels) + self._in_batch.weight * others
+        return losses

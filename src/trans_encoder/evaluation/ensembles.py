@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trans_encoder.data import PairSet, Scores, TestSet
-from trans_encoder.encoders import Encoder, Scorer, Together, fingerprint, load_encoder
+from trans_encoder.encoders import Encoder, RankSharded, Scorer, fingerprint, load_encoder
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.files import atomic_folder, check_replaceable, write_json
 
@@ -99,7 +98,8 @@ def save_ensemble(voters: Sequence[Voter], sample: PairSet, *, out: str | Path) 
             scores = _both_orders(voter.encoder, sample, both=voter.both_orders)
             quantiles = np.quantile(scores.astype(np.float64), np.linspace(0, 1, _QUANTILES))
             voter.encoder.save(temporary / voter.name)
-            parts.append(_described(voter, quantiles.tolist()))
+            settings = {"weight": voter.weight, "both_orders": voter.both_orders}
+            parts.append({"folder": voter.name, **settings, "quantiles": quantiles.tolist()})
         write_json(temporary / _ENSEMBLE, {"parts": parts})
     return Ensemble.open(out)
 
@@ -107,15 +107,6 @@ def save_ensemble(voters: Sequence[Voter], sample: PairSet, *, out: str | Path) 
 def check_ensemble_folder(out: Path) -> None:
     """Refuse to replace anything but an ensemble."""
     check_replaceable(out, what="ensemble", is_ours=lambda names: _ENSEMBLE in names)
-
-
-def _described(voter: Voter, quantiles: list[float]) -> dict[str, Any]:
-    return {
-        "folder": voter.name,
-        "weight": voter.weight,
-        "quantiles": quantiles,
-        "both_orders": voter.both_orders,
-    }
 
 
 def _both_orders(encoder: Encoder, pairs: PairSet, *, both: bool) -> Scores:
@@ -133,7 +124,7 @@ def mean_scores(scores: Sequence[npt.NDArray[np.floating]]) -> Scores:
 
 def ensemble_scores(encoders: Sequence[Scorer], pairs: PairSet) -> Scores:
     """Return the mean score of each pair; with data-parallel ranks each scores a share, so all of them must call."""
-    return mean_scores([Together(encoder).score(pairs) for encoder in encoders])
+    return mean_scores([RankSharded(encoder).score(pairs) for encoder in encoders])
 
 
 def all_pairs(tests: Mapping[str, TestSet]) -> PairSet:

@@ -1,7 +1,7 @@
 """Evaluation of bi-encoders, cross-encoders and ensembles of either, as in the paper."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,7 +44,7 @@ class Evaluation:
             "scores": self.scores,
             "average": self.average,
             "counts": self.counts,
-            "cuts": {model: cuts.to_dict() for model, cuts in self.cuts.items()},
+            "cuts": {model: asdict(cuts) for model, cuts in self.cuts.items()},
         }
 
 

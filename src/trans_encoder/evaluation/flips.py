@@ -33,58 +33,13 @@ _TOGETHER = re.compile(r"\b(?:and|or|with|nor)\b|[,&/]")
 _NUMBER = re.compile(r"(?<![\w.,-])\d+(?:[.,]\d+)*(?![\w-])")
 _NUMBER_WORDS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "twelve", "twenty", "fifty")
 _NUMBER_WORD = re.compile(rf"\b({'|'.join(_NUMBER_WORDS)})\b", re.IGNORECASE)
-_NOT_NAMES = {
-    "The",
-    "This",
-    "That",
-    "These",
-    "Those",
-    "When",
-    "Where",
-    "What",
-    "Which",
-    "Who",
-    "How",
-    "Why",
-    "And",
-    "But",
-}
-_NOT_NAMES |= {
-    "But",
-    "For",
-    "Not",
-    "You",
-    "Your",
-    "Our",
-    "His",
-    "Her",
-    "They",
-    "There",
-    "Then",
-    "While",
-    "After",
-    "Before",
-}
-_OPENINGS = {
-    *_NOT_NAMES,
-    "A",
-    "An",
-    "It",
-    "We",
-    "He",
-    "She",
-    "In",
-    "On",
-    "At",
-    "To",
-    "If",
-    "As",
-    "By",
-    "My",
-    "Is",
-    "Can",
-    "All",
-}
+_FIRST_WORDS = (
+    "The This That These Those When Where What Which Who How Why And But For Not You Your Our His Her They There Then "
+    "While After Before"
+)
+_SHORT_FIRST_WORDS = "A An It We He She In On At To If As By My Is Can All"
+_NOT_NAMES = frozenset(_FIRST_WORDS.split())
+_OPENINGS = _NOT_NAMES | frozenset(_SHORT_FIRST_WORDS.split())
 _DATES = (
     ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
     ("January", "February", "April", "June", "July", "August", "September", "October", "November", "December"),

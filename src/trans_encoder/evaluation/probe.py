@@ -69,7 +69,7 @@ def probe(model: Scorer | str | Path, *, texts: Iterable[str] = (), limit: int =
     )
 
 
-def told_flips(encoder: Scorer) -> float | None:
+def flip_accuracy(encoder: Scorer) -> float | None:
     """Return how often a model scores the paraphrase above the flip in the hand-written cases, in percent.
 
     None if it gives scores that are not finite; whoever needs its scores says so.

@@ -1,6 +1,6 @@
 """Threads: one forward pass each when scoring, one share of a batch each when training.
 
-Threads with passes of their own seldom wait; threads that split every operator of one pass wait for each other after
+Threads with passes of their own rarely wait; threads that split every operator of one pass wait for each other after
 each. In training a batch is cut into a fixed number of lanes, whose gradients are summed in a fixed order, so that the
 same batch gives the same bits with any number of threads up to `LANES` (more only split operators further).
 """

@@ -1,6 +1,6 @@
 """Two parts of one passage: similar pairs for texts in which no two sentences mean the same.
 
-Neighbours in a text about all kinds of things are seldom more than related. Parts of one passage are alike to every
+Neighbours in a text about all kinds of things are rarely more than related. Parts of one passage are alike to every
 degree, from next to nothing in common to nearly the same, and a teacher that knows which words matter grades them.
 """
 

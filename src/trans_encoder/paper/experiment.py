@@ -10,9 +10,9 @@ from typing import Any
 from trans_encoder.config import MemberConfig, make_config
 from trans_encoder.errors import ConfigurationError, RunError
 from trans_encoder.files import atomic_file, write_json
-from trans_encoder.paper.answers import Examiner
-from trans_encoder.paper.bench import Bench, Family
 from trans_encoder.paper.catalogue import STUDIES
+from trans_encoder.paper.measuring import Measurer
+from trans_encoder.paper.models import Family, StudyModels
 from trans_encoder.paper.predictions import Predictions
 from trans_encoder.paper.printed import figure, find_reference, find_team_reference, hub_names
 from trans_encoder.paper.scale import Scale
@@ -46,11 +46,11 @@ def experiment(
     large = preset == "paper-large"
     team = _team(models or hub_names(study.models, large=large))
     folder = Path(out).absolute()
-    bench = Bench(folder, None if data_dir is None else Path(data_dir), sized, preset, overrides)
+    trained = StudyModels(folder, None if data_dir is None else Path(data_dir), sized, preset, overrides)
     for task in sorted({task for question in study.questions() for task in question.tasks}):
-        bench.task(task)
+        trained.task(task)
     count = sized.seeds(study.seeds) if seeds is None else seeds
-    writer = _Writer(study, Examiner(bench, Predictions(folder / "predictions"), team), _seeds(count), large)
+    writer = _Writer(study, Measurer(trained, Predictions(folder / "predictions"), team), _seeds(count), large)
     lines = writer.lines()
     table = Table(
         study,
@@ -60,10 +60,10 @@ def experiment(
             "scale": sized.name,
             "seeds": list(writer.seeds),
             "overrides": dict(overrides),
-            "pairs": dict(sorted(bench.pair_counts.items())),
+            "pairs": dict(sorted(trained.pair_counts.items())),
         },
         lines=lines,
-        runs=tuple(sorted(bench.run_names)),
+        runs=tuple(sorted(trained.run_names)),
         notes=tuple(dict.fromkeys([*writer.notes, *sized.notes])),
     )
     write_json(folder / study.name / "table.json", table.to_dict())
@@ -106,14 +106,14 @@ class _Writer:
     """Fills in the lines of a table."""
 
     study: Study
-    examiner: Examiner
+    measurer: Measurer
     seeds: tuple[int, ...]
     large: bool
     notes: list[str] = field(default_factory=list)
 
     def lines(self) -> tuple[Line, ...]:
         """Return the lines of each model, then those of the team."""
-        team = self.examiner.team
+        team = self.measurer.team
         together, alone = self.study.team_rows, self.study.rows
         if len(team) == 1:
             together, alone = (), tuple(row for row in alone if row.asks.get("way") != "mutual")
@@ -152,7 +152,7 @@ class _Writer:
         """Return a figure for each seed; a start is the same under all."""
         seeds = self.seeds[:1] if question.way == "start" else self.seeds
         try:
-            found = [self.examiner.answer(question, members, seed=seed) for seed in seeds]
+            found = [self.measurer.answer(question, members, seed=seed) for seed in seeds]
         except RunError as error:
             if not self.study.may_fail:
                 raise

@@ -1,11 +1,8 @@
 """A cache of model scores on test sets: studies that share a model and a test set score it once."""
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,11 +11,7 @@ from trans_encoder.distill.team import ModelRef
 from trans_encoder.evaluation.ensembles import all_pairs, by_test_set, mean_scores
 from trans_encoder.evaluation.evaluate import measure
 from trans_encoder.files import atomic_file
-
-
-def digest(content: Any) -> str:
-    """Return a short checksum of plain values."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+from trans_encoder.runs import short_identity
 
 
 @dataclass(frozen=True)
@@ -35,11 +28,11 @@ class Predictions:
 
     def _scores(self, model: ModelRef, tests: Mapping[str, TestSet]) -> Scores:
         """Return the model's scores of the pairs of all test sets, concatenated."""
-        asked = digest([test.pairs.hash for test in tests.values()])
+        asked = short_identity([test.pairs.hash for test in tests.values()])
         if (model, asked) not in self._known:
             names = ("kind", "max_tokens", "pooling", "prompts", "both_orders", "precision")
             settings = [*(getattr(model, name) for name in names), model.fingerprint()]
-            path = self.folder / f"{digest([asked, settings])}.npy"
+            path = self.folder / f"{short_identity([asked, settings])}.npy"
             if not path.exists():
                 scores = model.score(all_pairs(tests))
                 with atomic_file(path) as temporary, temporary.open("wb") as file:

@@ -7,7 +7,7 @@ from trans_encoder.runs.layout import LOCK, Layout, mined_pairs, mining_counts, 
 from trans_encoder.runs.records import (
     Checkpoint,
     Chosen,
-    CutsRecord,
+    Cuts,
     Evidence,
     HistoryLine,
     LearningRecord,
@@ -19,10 +19,11 @@ from trans_encoder.runs.records import (
     TuningRecord,
     ValidatedLine,
     read_record,
+    save_trained,
     write_record,
 )
 from trans_encoder.runs.run import ClaimedRun, Run
-from trans_encoder.runs.stages import Engine, Stage, identity
+from trans_encoder.runs.stages import Engine, Stage, Work, identity, short_identity
 from trans_encoder.runs.trackers import check_trackers, tracked
 from trans_encoder.runs.workers import make_engine
 
@@ -31,7 +32,7 @@ __all__ = [
     "Checkpoint",
     "Chosen",
     "ClaimedRun",
-    "CutsRecord",
+    "Cuts",
     "Engine",
     "Evidence",
     "HistoryLine",
@@ -46,6 +47,7 @@ __all__ = [
     "TrainingRecord",
     "TuningRecord",
     "ValidatedLine",
+    "Work",
     "check_begun",
     "check_owned",
     "check_trackers",
@@ -57,7 +59,9 @@ __all__ = [
     "note_environment",
     "read_record",
     "run_folder",
+    "save_trained",
     "scratch",
+    "short_identity",
     "tracked",
     "training_record",
     "write_record",

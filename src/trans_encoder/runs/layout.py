@@ -64,7 +64,7 @@ class Layout:
 
     @property
     def held_out(self) -> Path:
-        """What the frozen teachers say of the pairs that were held out to judge by."""
+        """The frozen teachers' scores of the held-out pairs."""
         return self.root / "held-out.parquet"
 
     @property

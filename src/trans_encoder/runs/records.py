@@ -1,16 +1,26 @@
 """Typed records of what a run writes and reads back."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, RootModel, ValidationError
 
 from trans_encoder.config import Kind
 from trans_encoder.errors import RunError
-from trans_encoder.files import write_json
+from trans_encoder.files import atomic_folder, write_json
+from trans_encoder.ranks import is_first_rank
+from trans_encoder.runs.layout import training_record
 
 M = TypeVar("M", bound=BaseModel)
+
+
+class Saved(Protocol):
+    """A model that can be saved."""
+
+    def save(self, folder: Path) -> None:
+        """Save to a folder."""
 
 
 def read_record(record: type[M], path: Path) -> M:
@@ -27,6 +37,16 @@ def read_record(record: type[M], path: Path) -> M:
 def write_record(path: Path, record: BaseModel) -> None:
     """Write a record, atomically."""
     write_json(path, record.model_dump(mode="json"))
+
+
+def save_trained(path: Path, model: Saved, record: BaseModel, *, card: str | None = None) -> None:
+    """Write a trained model with the record of its training and, if there is one, a card, atomically; rank 0 does."""
+    if is_first_rank():
+        with atomic_folder(path) as temporary:
+            model.save(temporary)
+            write_record(training_record(temporary), record)
+            if card is not None:
+                (temporary / "README.md").write_text(card, encoding="utf-8")
 
 
 class Record(BaseModel):
@@ -80,38 +100,54 @@ class ValidatedLine(HistoryLine):
     score: float
 
 
-class TuningRecord(Record):
-    """How stage 0 went."""
+class _Trained(Record):
+    """What every training records."""
 
     seed: int
-    start_score: float | None
     best_step: int
     best_score: float | None
     history: tuple[Checkpoint, ...]
 
 
-class CutsRecord(Record):
-    """How many inputs were longer than a length."""
+class TuningRecord(_Trained):
+    """How stage 0 went."""
+
+    start_score: float | None
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """How many inputs are longer than a length, in tokens with the special ones."""
 
     kind: Kind
     max_tokens: int
     counted: int
+    """Distinct texts for a bi-encoder, pairs for a cross-encoder."""
     cut: int
     longest: int
 
+    @property
+    def unit(self) -> str:
+        """What was counted."""
+        return "texts" if self.kind == "bi" else "pairs"
 
-class LearningRecord(Record):
+    def __str__(self) -> str:
+        if not self.cut:
+            return f"none of {self.counted:,} {self.unit} is longer than {self.max_tokens:,} tokens"
+        return (
+            f"{self.cut:,} of {self.counted:,} {self.unit} ({self.cut / self.counted:.1%}) are longer than "
+            f"{self.max_tokens:,} tokens and are cut; the longest has {self.longest:,}"
+        )
+
+
+class LearningRecord(_Trained):
     """How the training on saved labels went."""
 
     kind: Kind
-    seed: int
     labels: int
     """Labelled pairs that it learnt from."""
-    cuts: CutsRecord | None = None
+    cuts: Cuts | None = None
     """What was cut of them in the training."""
-    best_step: int
-    best_score: float | None
-    history: tuple[Checkpoint, ...]
 
 
 class Evidence(Record):
@@ -126,20 +162,14 @@ class Evidence(Record):
     views: tuple[str, ...]
 
 
-class TrainingRecord(Record):
+class TrainingRecord(LearningRecord):
     """How the training of a student went."""
 
     cycle: int
     member: str
-    kind: Kind
-    seed: int
-    labels: int
-    """Labelled pairs that it learnt from."""
     hard: int = 0
     """Rule-made pairs that it learnt from as well."""
-    cuts: CutsRecord | None
-    """What was cut in the training."""
-    own_cuts: CutsRecord | None
+    own_cuts: Cuts | None
     """What the encoder cuts at its own length."""
     outside: int
     """Labels outside [0, 1] that the BCE loss took."""
@@ -147,15 +177,12 @@ class TrainingRecord(Record):
     """Whether it took them raw or clamped."""
     merged: float
     """Share of the student in the saved weights; the rest is the start's."""
-    best_step: int
-    best_score: float | None
     agreement: float | None
     """Rank agreement x100 with its teachers on held-out pairs, if it was validated without labels."""
     evidence: Evidence | None = None
     """Whether a bi-encoder is better than its start, if it was validated without labels and there are views to ask."""
     flips: float | None = None
     """Hand-written flips that it tells from paraphrases, in percent."""
-    history: tuple[Checkpoint, ...]
 
     def lines(self) -> list[HistoryLine]:
         """Return its part of the run's history."""

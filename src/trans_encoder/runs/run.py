@@ -28,7 +28,7 @@ from trans_encoder.runs.differences import differences
 from trans_encoder.runs.layout import Layout, scratch, scratch_inputs
 from trans_encoder.runs.manifest import Manifest, damaged_files, read_object
 from trans_encoder.runs.records import HistoryLine, ResultRecord, StageEntry, ValidatedLine, read_record
-from trans_encoder.runs.stages import Engine, Spent, Stage, attempted
+from trans_encoder.runs.stages import Engine, Spent, Stage, attempted, identity
 from trans_encoder.runs.workers.ranks import local_engine
 
 
@@ -152,6 +152,8 @@ class ClaimedRun:
     advance: Callable[[int], None]
     """Called for each finished stage."""
     manifest: Manifest
+    identity: str
+    """A hash of the run's configuration and origin."""
 
     @property
     def layout(self) -> Layout:
@@ -233,7 +235,8 @@ def _claimed(
             check_shared(path)
             check_agreed(config, origin)
             begun = True
-            yield ClaimedRun(path, engine, advance, manifest)
+            made_from = identity({"config": config, "origin": origin})
+            yield ClaimedRun(path, engine, advance, manifest, made_from)
     except Exception as error:
         if begun:
             check_place(path, error)  # if the folder is gone, the error that follows is not the cause

@@ -34,9 +34,14 @@ class Stage:
     """Files in the stage's scratch folder that can be made beforehand, in parallel. Existing ones are kept."""
 
 
-def identity(inputs: Mapping[str, Any]) -> str:
-    """Return a hash of what a stage is made from."""
+def identity(inputs: Any) -> str:
+    """Return a hash of what a stage is made from, as plain values."""
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+
+
+def short_identity(inputs: Any) -> str:
+    """Return the beginning of such a hash, for names of files and folders."""
+    return identity(inputs)[:16]
 
 
 class Spent(NamedTuple):

@@ -7,7 +7,7 @@ import typer
 
 from trans_encoder.cli.options import DataDir, Loading, Models
 from trans_encoder.cli.output import print_result, say_cuts, score_table
-from trans_encoder.cli.takes_models import takes_models
+from trans_encoder.cli.shared import takes_models
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import show_progress
 

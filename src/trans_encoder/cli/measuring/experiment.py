@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.table import Table as Sheet
 
-from trans_encoder.cli.options import DataDir, Json, read_settings
+from trans_encoder.cli.options import Assignments, DataDir, Json, read_settings
 from trans_encoder.cli.output import print_result
 from trans_encoder.progress import show_progress
 
@@ -38,9 +38,7 @@ def experiment(
     seeds: Annotated[
         int | None, typer.Option(min=1, help="How many seeds, if not the experiment's own number.")
     ] = None,
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting of the runs; repeatable.")
-    ] = None,
+    assignments: Assignments = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Runs and tables; runs there are shared and reused.")] = Path(
         "experiments"
     ),

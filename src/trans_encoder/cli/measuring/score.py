@@ -1,5 +1,6 @@
 """`trans-encoder score` and `label`: models' scores of pairs, as a result or as labels for a student."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,7 +8,7 @@ import typer
 
 from trans_encoder.cli.options import Loading, Model, Models, Pairs
 from trans_encoder.cli.output import print_result, say_cuts
-from trans_encoder.cli.takes_models import takes_models
+from trans_encoder.cli.shared import takes_models
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import show_progress
 
@@ -61,7 +62,7 @@ def score(
     for name, cut in cuts.items():
         say_cuts(name, cut)
     about = {"model": model, "kind": encoder.kind, "count": len(read), "of": "probability" if probability else "score"}
-    result = {**about, "mean": float(scores.mean()), "cuts": {name: cut.to_dict() for name, cut in cuts.items()}}
+    result = {**about, "mean": float(scores.mean()), "cuts": {name: asdict(cut) for name, cut in cuts.items()}}
     if out is not None:
         shown = f"{out}: {len(read)} pairs, mean score {result['mean']:.4f}"
         print_result({**result, "out": str(out)}, as_json=json, shown=shown)
@@ -103,7 +104,7 @@ def label(
         "teachers": models,
         "count": len(read),
         "mean": float(labels.scores.mean()),
-        "cuts": {teacher: cut.to_dict() for teacher, cut in cuts.items()},
+        "cuts": {teacher: asdict(cut) for teacher, cut in cuts.items()},
         "out": str(out),
     }
     print_result(result, as_json=json, shown=f"{out}: {len(read)} pairs, mean label {result['mean']:.4f}")

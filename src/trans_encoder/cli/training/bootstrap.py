@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from trans_encoder.cli.options import Columns, Json, SkipBad, TrustRemoteCode, read_settings
+from trans_encoder.cli.options import Columns, DevFile, Json, PlanSettings, SkipBad, TrustRemoteCode, read_settings
 from trans_encoder.cli.output import print_result
 from trans_encoder.cli.texts import ColumnOption, Language, LineOption, TextPath, read_text
 from trans_encoder.config import PoolingMode
@@ -23,8 +23,8 @@ def bootstrap(
         Literal["simcse", "mirror", "neighbours", "similarities"] | None,
         typer.Option(
             "--objective",
-            help="What is alike: views by dropout (simcse, the default), masked views, adjacent sentences, or what "
-            "the teachers say (similarities, the default with teachers).",
+            help="What is alike: views by dropout (simcse, the default), masked views, adjacent sentences, or "
+            "what the teachers score high (similarities, the default with teachers).",
         ),
     ] = None,
     teacher: Annotated[
@@ -34,17 +34,12 @@ def bootstrap(
     preset: Annotated[
         Literal["small", "paper"], typer.Option("--preset", help="For small encoders on a CPU, or as published.")
     ] = "small",
-    dev: Annotated[
-        Path | None, typer.Option("--dev", metavar="FILE", help="Labelled pairs that choose the best checkpoint.")
-    ] = None,
+    dev: DevFile = None,
     pooling: Annotated[
         PoolingMode | None, typer.Option("--pooling", help="mean, unless the model says otherwise.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides the order of the text and dropout.")] = 42,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as learning_rate=1e-4; repeatable."),
-    ] = None,
+    assignments: PlanSettings = None,
     line: LineOption = None,
     column: ColumnOption = None,
     language: Language = None,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from trans_encoder.cli.output import Shown, print_result
-from trans_encoder.cli.takes_job import takes_job
+from trans_encoder.cli.shared import takes_job
 from trans_encoder.progress import duration, show_progress
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def check(job: "Job", json: bool) -> None:
 
     Example: `trans-encoder check run.toml`
     """
-    from trans_encoder.cli.jobs import stand_ins
+    from trans_encoder.cli.jobs import placeholder_pairs
     from trans_encoder.distill.from_text import is_begun as is_begun_from_text
     from trans_encoder.distill.judges import DevJudge
     from trans_encoder.distill.planning import plan_run
@@ -32,7 +32,7 @@ def check(job: "Job", json: bool) -> None:
         if pairs is None:
             assert job.text is not None
             begun = is_begun_from_text(job.config, out=job.out)
-            pairs = stand_ins(job.text, count=job.count)
+            pairs = placeholder_pairs(job.text, count=job.count)
         else:
             begun = is_begun(job.config, pairs, out=job.out, judge=DevJudge(job.dev) if job.dev else None)
         plan = plan_run(job.config, pairs, dev=job.dev, remined=job.text if job.remine else None, mix=job.mix)

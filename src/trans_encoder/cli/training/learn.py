@@ -7,7 +7,9 @@ import typer
 
 from trans_encoder.cli.options import (
     Columns,
+    DevFile,
     Json,
+    PlanSettings,
     Pooling,
     Prompt1,
     Prompt2,
@@ -37,18 +39,13 @@ def learn(
         typer.Option("--range", metavar="LOW,HIGH", help="Scores are from LOW to HIGH, such as 0,5; mapped to 0,1."),
     ] = None,
     preset: Annotated[str, typer.Option("--preset", metavar="NAME", help="Settings as in train.")] = "small",
-    dev: Annotated[
-        Path | None, typer.Option("--dev", metavar="FILE", help="Labelled pairs that choose the best checkpoint.")
-    ] = None,
+    dev: DevFile = None,
     pooling: Pooling = None,
     prompt: PromptOption = None,
     prompt1: Prompt1 = None,
     prompt2: Prompt2 = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides new weights, order and dropout.")] = 42,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as learning_rate=1e-4; repeatable."),
-    ] = None,
+    assignments: PlanSettings = None,
     columns: Columns = None,
     skip_bad: SkipBad = False,
     trust_remote_code: TrustRemoteCode = False,

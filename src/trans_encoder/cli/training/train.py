@@ -1,11 +1,12 @@
 """`trans-encoder train`: from unlabelled pairs to two models."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trans_encoder.cli.output import Shown, print_result, say_cuts, score_table
-from trans_encoder.cli.takes_job import takes_job
+from trans_encoder.cli.shared import takes_job
 from trans_encoder.progress import show_progress
 from trans_encoder.ranks import from_first_rank, is_first_rank, joined_ranks
 
@@ -47,7 +48,7 @@ def train(job: "Job", json: bool) -> None:
     cuts = {_called(key, alone=len(result.members) == 1): cut for key, cut in counted.items()}
     for model, cut in cuts.items():
         say_cuts(f"test sets, {model}", cut)
-    told = {**_as_dict(result, tests, page), "cuts": {model: cut.to_dict() for model, cut in cuts.items()}}
+    told = {**_as_dict(result, tests, page), "cuts": {model: asdict(cut) for model, cut in cuts.items()}}
     print_result(told, as_json=json, shown=_shown(result, tests, page))
 
 

@@ -1,5 +1,7 @@
 """The contrastive objective (Eq. 1): a sentence's two views are each other's nearest in the batch."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -9,11 +11,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trans_encoder.distill.bootstrap.plan import ContrastPlan
-from trans_encoder.distill.bootstrap.views import TokenIds, mask_span
-from trans_encoder.encoders import BiEncoder, covering
-from trans_encoder.encoders.batching import assemble
+from trans_encoder.encoders import BiEncoder, StudentLoss, covering
+from trans_encoder.encoders.batching import assemble, places_in
 from trans_encoder.encoders.tokens import Integers, PairTokens
+from trans_encoder.errors import ConfigurationError
 from trans_encoder.runner import Inputs
+
+TokenIds = NDArray[np.int32]
 
 
 class Contrast:
@@ -21,7 +25,8 @@ class Contrast:
 
     def __init__(self, encoder: BiEncoder, positives: PairTokens, *, plan: ContrastPlan, seed: int) -> None:
         """Contrast these positives; the seed decides the masked spans."""
-        self.module: nn.Module = _Contraster(encoder, temperature=plan.temperature)
+        self.module: nn.Module = StudentLoss(encoder.model, self._losses)
+        self._temperature = plan.temperature
         self._layout, self._runner = encoder.layout, encoder.runner
         whole = positives.tokens.whole + encoder.layout.extra
         self._limit = (plan.given_tokens or covering(whole, limit=encoder.token_limit)) - encoder.layout.extra
@@ -43,13 +48,15 @@ class Contrast:
             right = [mask_span(ids, span=self._span, mask_id=self._mask_id, rng=rng) for ids in right]
         views = left + right
         groups = self._runner.split(np.array([len(ids) for ids in views]) + self._layout.extra)
-        place = np.empty(len(views), dtype=np.int64)
-        place[np.concatenate(groups)] = np.arange(len(views))
         return {
             "inputs": [assemble([[views[i]] for i in group], self._layout) for group in groups],
-            "place": torch.from_numpy(place),
+            "place": torch.from_numpy(places_in(groups)),
             "duplicates": torch.from_numpy(known),
         }
+
+    def _losses(self, inputs: list[Inputs], place: Tensor, duplicates: Tensor) -> Tensor:
+        left, right = self._runner(inputs).float()[place].chunk(2)
+        return info_nce(left, right, temperature=self._temperature, duplicates=duplicates)
 
     def _ids(self, sentence: int) -> TokenIds:
         return self._positives.tokens[sentence][: self._limit]
@@ -77,15 +84,71 @@ def info_nce(left: Tensor, right: Tensor, *, temperature: float, duplicates: Ten
     return functional.cross_entropy(logits, torch.arange(len(logits), device=logits.device), reduction="none")
 
 
-class _Contraster(nn.Module):
-    """The encoder and its loss as one module, so that data-parallel wrappers see a whole forward pass."""
+def mask_span(ids: TokenIds, *, span: int, mask_id: int | None, rng: np.random.Generator) -> TokenIds:
+    """Put one mask in the place of `span` adjacent tokens, fewer where half the sentence is shorter.
 
-    def __init__(self, encoder: BiEncoder, *, temperature: float) -> None:
-        super().__init__()
-        self.model = encoder.model
-        self._runner = encoder.runner
-        self._temperature = temperature
+    Without a mask token the span is left out.
+    """
+    length = min(span, len(ids) // 2)
+    if length == 0:
+        return ids
+    start = int(rng.integers(len(ids) - length + 1))
+    mask = [] if mask_id is None else [mask_id]
+    return np.concatenate([ids[:start], np.asarray(mask, dtype=np.int32), ids[start + length :]])
 
-    def forward(self, inputs: list[Inputs], place: Tensor, duplicates: Tensor) -> Tensor:
-        left, right = self._runner(inputs).float()[place].chunk(2)
-        return info_nce(left, right, temperature=self._temperature, duplicates=duplicates)
+
+def has_dropout(encoder: BiEncoder) -> bool:
+    """Say whether two passes of a sentence differ in training."""
+    return any(isinstance(module, nn.Dropout) and module.p > 0 for module in encoder.model.modules())
+
+
+@contextmanager
+def dropped_heads(encoder: BiEncoder, *, probability: float) -> Iterator[None]:
+    """Inside this block, training drops whole attention heads of each sentence in place of single activations.
+
+    It acts where the joined heads enter their output projection, so any attention implementation will do.
+    """
+    body: Any = encoder.model[0].auto_model
+    heads = int(body.config.num_attention_heads)
+    projections = _head_projections(body)
+    if not projections:
+        raise ConfigurationError(
+            f"no attention heads were found in {encoder.name} ({type(body).__name__}); choose simcse"
+        )
+
+    def drop(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        if not module.training:
+            return None
+        return (_without_heads(arguments[0], heads=heads, probability=probability), *arguments[1:])
+
+    dropouts = {module: module.p for module in body.modules() if isinstance(module, nn.Dropout)}
+    hooks = [projection.register_forward_pre_hook(drop) for projection in projections]
+    for module in dropouts:
+        module.p = 0.0
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for module, rate in dropouts.items():
+            module.p = rate
+
+
+def _head_projections(body: nn.Module) -> list[nn.Module]:
+    """Return each attention block's last linear layer: the one that takes the joined heads."""
+    found: dict[nn.Module, None] = {}
+    for name, block in body.named_modules():
+        if name.rpartition(".")[2] in ("attention", "attn"):
+            linear = [module for module in block.modules() if isinstance(module, nn.Linear)]
+            found.update(dict.fromkeys(linear[-1:]))
+    return list(found)
+
+
+def _without_heads(joined: Tensor, *, heads: int, probability: float) -> Tensor:
+    """Zero random heads of each sentence and scale up those that are left; one is always left."""
+    noise = torch.rand(joined.shape[0], heads, device=joined.device)
+    kept = (noise >= probability) | (noise == noise.amax(dim=1, keepdim=True))
+    scale = kept * (heads / kept.sum(dim=1, keepdim=True))
+    shape = (joined.shape[0], *[1] * (joined.dim() - 2), heads, 1)
+    separate = joined.reshape(*joined.shape[:-1], heads, -1)
+    return (separate * scale.to(joined.dtype).view(shape)).reshape(joined.shape)

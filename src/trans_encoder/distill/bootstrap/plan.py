@@ -17,7 +17,7 @@ class ContrastPlan(OptimisationPlan):
 
     objective: ObjectiveName = "simcse"
     """A sentence's other view: by dropout (simcse), a masked span and dropped heads (mirror), the next (neighbours).
-    Or no view, but what teachers say of every two sentences of a batch (similarities)."""
+    Or no view, but the teachers' similarities of all sentences of a batch (similarities)."""
     max_sentences: int = Field(gt=1)
     """The most sentences that are used; a longer text is sampled."""
     temperature: float = Field(default=0.05, gt=0)

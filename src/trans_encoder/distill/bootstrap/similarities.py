@@ -1,4 +1,4 @@
-"""In-batch distillation: a student's cosines of each sentence with the rest of its batch follow its teachers'.
+"""In-batch distillation: a student learns its teachers' cosines of each sentence with the rest of its batch.
 
 No pairs are needed, and every batch of n sentences teaches n(n - 1) cosines at the cost of n forward passes, so a small
 student learns fast from plain text. The loss is that of sentence-transformers' `DistillKLDivLoss`, with the batch as
@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from trans_encoder.data import Scores
 from trans_encoder.distill.bootstrap.plan import ContrastPlan
-from trans_encoder.encoders import BiEncoder, covering
-from trans_encoder.encoders.batching import assemble
+from trans_encoder.encoders import BiEncoder, StudentLoss, covering
+from trans_encoder.encoders.batching import assemble, places_in
 from trans_encoder.encoders.in_batch import Similarities
 from trans_encoder.encoders.tokens import Integers, Tokens
 from trans_encoder.runner import Inputs
@@ -25,16 +25,16 @@ _LEFT_OUT = -1e4  # a logit whose probability is 0
 
 
 class SimilarityBatches:
-    """Batches of sentences, each with what the teachers say of every two sentences in it."""
+    """Batches of sentences, each with the teachers' similarities of every two sentences in it."""
 
     def __init__(self, encoder: BiEncoder, tokens: Tokens, teachers: Sequence[Scores], *, plan: ContrastPlan) -> None:
         """Learn from the teachers' embeddings of the same sentences."""
-        self.module: nn.Module = _Student(encoder, temperature=plan.temperature)
+        self.module: nn.Module = StudentLoss(encoder.model, self._losses)
         self._layout, self._runner, self._tokens = encoder.layout, encoder.runner, tokens
         whole = tokens.whole + encoder.layout.extra
         self._limit = (plan.given_tokens or covering(whole, limit=encoder.token_limit)) - encoder.layout.extra
         self._similarities = Similarities(teachers)
-        self._temperature = plan.teacher_temperature
+        self._temperature, self._teacher_temperature = plan.temperature, plan.teacher_temperature
         self.lengths = np.minimum(tokens.lengths, self._limit) + encoder.layout.extra
         self.vocabulary = np.append(tokens.distinct(), encoder.layout.ids)
 
@@ -42,13 +42,14 @@ class SimilarityBatches:
         """Build one batch: its sentences in groups of similar length, and the teachers' logits for every two."""
         sentences = [self._tokens[row][: self._limit] for row in rows]
         groups = self._runner.split(self.lengths[rows])
-        place = np.empty(len(rows), dtype=np.int64)
-        place[np.concatenate(groups)] = np.arange(len(rows))
         return {
             "inputs": [assemble([[sentences[i]] for i in group], self._layout) for group in groups],
-            "place": torch.from_numpy(place),
-            "targets": torch.from_numpy((self._similarities(rows) / self._temperature).astype(np.float32)),
+            "place": torch.from_numpy(places_in(groups)),
+            "targets": torch.from_numpy((self._similarities(rows) / self._teacher_temperature).astype(np.float32)),
         }
+
+    def _losses(self, inputs: list[Inputs], place: Tensor, targets: Tensor) -> Tensor:
+        return batch_divergence(self._runner(inputs).float()[place], targets, temperature=self._temperature)
 
 
 def batch_divergence(embeddings: Tensor, targets: Tensor, *, temperature: float) -> Tensor:
@@ -59,17 +60,3 @@ def batch_divergence(embeddings: Tensor, targets: Tensor, *, temperature: float)
     teachers = targets.masked_fill(itself, _LEFT_OUT)
     divergence = functional.kl_div(student.log_softmax(1), teachers.log_softmax(1), reduction="none", log_target=True)
     return divergence.sum(dim=1)
-
-
-class _Student(nn.Module):
-    """The encoder and its loss as one module, so that data-parallel wrappers see a whole forward pass."""
-
-    def __init__(self, encoder: BiEncoder, *, temperature: float) -> None:
-        super().__init__()
-        self.model = encoder.model
-        self._runner = encoder.runner
-        self._temperature = temperature
-
-    def forward(self, inputs: list[Inputs], place: Tensor, targets: Tensor) -> Tensor:
-        embeddings = self._runner(inputs).float()[place]
-        return batch_divergence(embeddings, targets, temperature=self._temperature)

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from trans_encoder.config import PoolingMode, TeacherConfig
 from trans_encoder.data import PairSet, TestSet, Text
@@ -32,18 +32,16 @@ from trans_encoder.encoders import (
     find_kind,
 )
 from trans_encoder.errors import ConfigurationError
-from trans_encoder.files import atomic_folder
-from trans_encoder.ranks import is_first_rank, world_size
+from trans_encoder.ranks import world_size
 from trans_encoder.runs import (
     Layout,
     Run,
     TuningRecord,
     check_trackers,
     run_folder,
+    save_trained,
     scratch,
     tracked,
-    training_record,
-    write_record,
 )
 
 logger = logging.getLogger(__name__)
@@ -93,7 +91,7 @@ def bootstrap(
     work = Bootstrap(str(model), text, plan, seed, judge, *loading, trackers, fast, keep_start, taught_by)
     config, origin, folder = work.config(), work.origin(), run_folder(out)
     if not Layout(folder).manifest.exists():
-        work.load()  # what is wrong with the model is told before anything is written
+        work.load()  # a model that cannot be used fails before anything is written
     with Run.claim(folder, config=config, origin=origin) as run:
         run.complete([run.stage(run.layout.trained("bi"), origin, work)])
     made = Layout(folder).trained("bi")
@@ -146,11 +144,10 @@ class Bootstrap:
 
     def origin(self) -> Mapping[str, Any]:
         """Return the hashes of what the result is made from."""
-        model = ModelRef("start", "bi", self.model, max_tokens=None)
         return {
             "text": {"sentences": len(self.text), "hash": self.text.hash},
             "judge": self.judge and self.judge.fingerprint,
-            "model": model.fingerprint(),
+            "model": self._reference(self.model).fingerprint(),
             **({"teachers": [teacher.fingerprint() for teacher in self._teachers()]} if self.teachers else {}),
         }
 
@@ -175,47 +172,40 @@ class Bootstrap:
                 *(self.model, start_score, training.best_score, kept),
             )
             encoder = self.load() if self.keep_start else encoder
-        if not is_first_rank():
-            return
-        with atomic_folder(path) as temporary:
-            encoder.save(temporary)
-            record = TuningRecord(
-                seed=self.seed,
-                start_score=start_score,
-                best_step=training.best_step,
-                best_score=training.best_score,
-                history=tuple(training.history),
-            )
-            write_record(training_record(temporary), record)
-            card = write_tuned_card(
-                self.model,
-                sentences=len(self.text),
-                plan=self.plan,
-                supervised=any(map(may_know_labels, (self.model, *(teacher.spec for teacher in self.teachers)))),
-                teachers=[teacher.spec for teacher in self.teachers],
-            )
-            (temporary / "README.md").write_text(card, encoding="utf-8")
-
-    def _teachers(self) -> list[ModelRef]:
-        """Return references to the teachers, which read whole texts."""
-        settings: dict[str, Any] = {
-            "device": self.device,
-            "trust_remote_code": self.trust_remote_code,
-            "fast": self.fast,
-        }
-        return [
-            ModelRef(teacher.spec, "bi", teacher.spec, max_tokens=None, prompts=teacher.prompts, **settings)
-            for teacher in self.teachers
-        ]
+        record = TuningRecord(
+            seed=self.seed,
+            start_score=start_score,
+            best_step=training.best_step,
+            best_score=training.best_score,
+            history=tuple(training.history),
+        )
+        card = write_tuned_card(
+            self.model,
+            sentences=len(self.text),
+            plan=self.plan,
+            supervised=any(map(may_know_labels, (self.model, *(teacher.spec for teacher in self.teachers)))),
+            teachers=[teacher.spec for teacher in self.teachers],
+        )
+        save_trained(path, encoder, record, card=card)
 
     def load(self) -> BiEncoder:
         """Load the model as it is before the tuning."""
-        encoder = BiEncoder.load(
-            self.model,
-            pooling=self.pooling,
+        encoder = cast(BiEncoder, self._reference(self.model, pooling=self.pooling).load())
+        check_length(encoder.model, self.plan.given_tokens, name=self.model)
+        return encoder
+
+    def _teachers(self) -> list[ModelRef]:
+        """Return references to the teachers, which read whole texts."""
+        return [self._reference(teacher.spec, prompts=teacher.prompts) for teacher in self.teachers]
+
+    def _reference(self, model: str, **settings: Any) -> ModelRef:
+        return ModelRef(
+            model,
+            "bi",
+            model,
+            max_tokens=None,
             device=self.device,
             trust_remote_code=self.trust_remote_code,
             fast=self.fast,
+            **settings,
         )
-        check_length(encoder.model, self.plan.given_tokens, name=self.model)
-        return encoder

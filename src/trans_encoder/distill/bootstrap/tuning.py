@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from trans_encoder.data import Text
-from trans_encoder.distill.bootstrap.contrast import Contrast
+from trans_encoder.distill.bootstrap.contrast import Contrast, dropped_heads, has_dropout
 from trans_encoder.distill.bootstrap.plan import ContrastPlan
 from trans_encoder.distill.bootstrap.similarities import SimilarityBatches
-from trans_encoder.distill.bootstrap.views import dropped_heads, has_dropout
 from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders import BiEncoder, Training, TrainingOptions, fit
 from trans_encoder.encoders.loading import set_dropout
@@ -35,7 +34,7 @@ def tune(
     The objective similarities needs bi-encoders as teachers; the others have none.
     """
     if plan.objective == "similarities":
-        return _imitate(encoder, text, plan=plan, options=options, teachers=teachers)
+        return _match_similarities(encoder, text, plan=plan, options=options, teachers=teachers)
     positives = tokenised(encoder, text, find_positives(text, plan=plan, seed=options.seed), plan=plan)
     if plan.objective == "simcse" and not has_dropout(encoder):
         raise ConfigurationError(
@@ -47,7 +46,7 @@ def tune(
         return fit(encoder, objective, plan=plan, options=options)
 
 
-def _imitate(
+def _match_similarities(
     encoder: BiEncoder, text: Text, *, plan: ContrastPlan, options: TrainingOptions, teachers: Sequence[ModelRef]
 ) -> Training:
     """Let the encoder learn its teachers' similarities of the sentences of each batch."""

@@ -1,6 +1,5 @@
 """Pseudo-labels: the mean of the team and its teachers, on one scale, saved with where they came from (section 2.4)."""
 
-from trans_encoder.distill.labels.hard_pairs import with_hard_pairs
 from trans_encoder.distill.labels.pseudo_labels import (
     PseudoLabels,
     Teacher,
@@ -12,13 +11,12 @@ from trans_encoder.distill.labels.pseudo_labels import (
     fingerprint_of,
     label,
     on_scale_of,
+    with_hard_pairs,
 )
 from trans_encoder.distill.labels.scales import uniform_ranks
-from trans_encoder.distill.labels.shards import LabelShard, Sharded, cut, parts
+from trans_encoder.distill.labels.stored import Cached, Known, LabelShard, Sharded, cut, parts
 from trans_encoder.distill.labels.teachers import (
     Consensus,
-    Known,
-    Remembering,
     ScoreFunction,
     assemble_teachers,
     check_coverage,
@@ -28,11 +26,11 @@ from trans_encoder.distill.labels.teachers import (
 )
 
 __all__ = [
+    "Cached",
     "Consensus",
     "Known",
     "LabelShard",
     "PseudoLabels",
-    "Remembering",
     "ScoreFunction",
     "Sharded",
     "Teacher",

@@ -24,6 +24,7 @@ from trans_encoder.data.screening import ROUNDING
 from trans_encoder.distill.labels.scales import laid_on, mean_scores, pairs_to_ask
 from trans_encoder.encoders import Scorer
 from trans_encoder.errors import DataError, RunError
+from trans_encoder.evaluation.flips import KINDS, make_flips
 from trans_encoder.files import atomic_file
 
 Teacher = Scorer
@@ -176,7 +177,7 @@ class _Identified(Protocol):
 
 
 def fingerprint_of(teacher: Teacher) -> Mapping[str, str]:
-    """Return what tells a teacher apart from others of its name, if it says so."""
+    """Return what identifies a teacher beyond its name, if it can be identified."""
     return teacher.fingerprint() if isinstance(teacher, _Identified) else {}
 
 
@@ -250,3 +251,23 @@ def _check_plain(scores: Scores, *, teacher: Teacher, place: str) -> None:
             f"{place}teacher {teacher.name} gave all {len(known):,} pairs the score {known[0]:g}, so nothing can be "
             f"learnt from it; leave it out, or give pairs that differ"
         )
+
+
+_FLIP, _PARAPHRASE = 0.4, 0.95
+"""Where on the teachers' labels the two kinds of pairs stand: quantiles."""
+
+
+def with_hard_pairs(labelled: PairSet, *, share: float, seed: int) -> PairSet:
+    """Return labelled pairs with flips and paraphrases of their sentences added: up to `share` of the pairs each."""
+    count = round(share * len(labelled))
+    if not count or labelled.scores is None:
+        return labelled
+    texts = [*labelled.sentence1.to_pylist(), *labelled.sentence2.to_pylist()]
+    flips = make_flips(texts, limit=-(-count // len(KINDS)), seed=seed)
+    if not flips:
+        return labelled
+    low, high = np.quantile(labelled.scores, (_FLIP, _PARAPHRASE))
+    first = [case.text for case in flips] * 2
+    second = [case.flip for case in flips] + [case.paraphrase for case in flips]
+    scores = np.concatenate([labelled.scores, np.repeat([low, high], len(flips))])
+    return labelled.without_scores().concat(PairSet.from_lists(first, second)).with_scores(scores)

@@ -19,9 +19,9 @@ import numpy as np
 from trans_encoder.config import FUNCTION, LEXICAL, SCORE_FILES, TOKENS, VIEWS, RunConfig, Scale, TeacherConfig
 from trans_encoder.data import PairSet, Scores
 from trans_encoder.data.wording import shared_wording
-from trans_encoder.distill.labels.pseudo_labels import PseudoLabels, Teacher, Vote, fingerprint_of, label
+from trans_encoder.distill.labels.pseudo_labels import Teacher, Vote, label
 from trans_encoder.distill.team import Member, ModelRef, Team, may_know_labels
-from trans_encoder.encoders import BiEncoder, Together, checked_name, find_kind
+from trans_encoder.encoders import BiEncoder, RankSharded, checked_name, find_kind
 from trans_encoder.encoders.matching import match_tokens
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.files import sha256
@@ -147,69 +147,8 @@ class Consensus:
 
     def score(self, pairs: PairSet) -> Scores:
         """Return the weighted mean of the teachers."""
-        votes = [replace(vote, teacher=Together(vote.teacher)) for vote in self.votes]
+        votes = [replace(vote, teacher=RankSharded(vote.teacher)) for vote in self.votes]
         return label(pairs, votes, scale=self.scale).scores
-
-
-@dataclass(frozen=True)
-class _Frozen:
-    """Stands for a frozen teacher, under its name."""
-
-    teacher: Teacher
-
-    @property
-    def name(self) -> str:
-        """The teacher's name."""
-        return self.teacher.name
-
-    def fingerprint(self) -> Mapping[str, str]:
-        """Tell the teacher apart from others."""
-        return fingerprint_of(self.teacher)
-
-
-@dataclass(frozen=True)
-class Known(_Frozen):
-    """A frozen teacher whose scores of the very pairs are in a label file: it is not asked again."""
-
-    labels: Path
-    kind = "scores"
-    needs_all_pairs = True
-
-    def score(self, pairs: PairSet) -> Scores:
-        """Read the teacher's column."""
-        return PseudoLabels.open(self.labels, pairs=pairs).by_teacher[self.name]
-
-
-@dataclass(frozen=True)
-class Remembering(_Frozen):
-    """A frozen teacher that is asked only about pairs for which no earlier label file has its score."""
-
-    earlier: tuple[Path, ...]
-
-    @property
-    def kind(self) -> str:
-        """The teacher's kind."""
-        return self.teacher.kind
-
-    def score(self, pairs: PairSet) -> Scores:
-        """Look scores up, and ask for those that are missing."""
-        if not self.earlier or self.kind in VIEWS:  # these depend on word frequencies in all pairs, and are cheap
-            return self.teacher.score(pairs)
-        known = self._known()
-        scores = np.array([known.get((first, second), np.nan) for first, second, _ in pairs.rows()], dtype=np.float32)
-        missing = np.flatnonzero(np.isnan(scores))
-        if len(missing):
-            scores[missing] = self.teacher.score(pairs.take(missing))
-        return scores
-
-    def _known(self) -> dict[tuple[str, str], float]:
-        found: dict[tuple[str, str], float] = {}
-        for path in self.earlier:
-            labels = PseudoLabels.open(path)
-            column = labels.by_teacher[self.name]
-            texts = ((first, second) for first, second, _ in labels.pairs.rows())
-            found |= {pair: score for pair, score in zip(texts, column.tolist(), strict=True) if not np.isnan(score)}
-        return found
 
 
 class Named(NamedTuple):

@@ -1,17 +1,16 @@
 """Model cards: how a chosen model was made, as Markdown with escaped values."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
 from trans_encoder.config import MemberConfig, OptimisationPlan, RunConfig
 from trans_encoder.data import PairSet
-from trans_encoder.distill.judges import Candidate, verdict_of
+from trans_encoder.distill.selection import Candidate, verdict_of
 from trans_encoder.distill.team import UNSUPERVISED, card_facts, is_hub_name
 from trans_encoder.encoders import Cuts, Kind
 
@@ -33,33 +32,20 @@ class Facts:
 
 def write_card(chosen: Candidate, start: Candidate, *, facts: Facts, lengths: str | None = None) -> str:
     """Write the card of a chosen model; `lengths` says what it learnt from and what it cuts."""
-    bi = chosen.model.kind == "bi"
-    usage = _BI_USAGE if bi else _CROSS_USAGE
-    (member,) = (member for member in facts.config.members if member.name == chosen.model.name)
-    plan = facts.config.bi_plan(member) if bi else facts.config.cross
-    return "\n".join(
-        [
-            *_head(
-                bi=bi,
-                supervised=any(member.supervised for member in facts.config.members),
-                bases=[member.bi if bi else member.plm or member.bi],
-                evaluation=_evaluation(chosen, facts.measure),
-            ),
-            f"# {'Bi-encoder' if bi else 'Cross-encoder'} {escaped(chosen.model.name)}",
-            "",
-            _origin(chosen, facts=facts),
-            "",
-            "## Use",
-            "",
-            *usage,
-            "## How it was made",
-            "",
-            *[f"- {line}" for line in _facts(chosen, start, facts=facts)],
-            *([f"- Lengths: {lengths}"] if lengths else []),
-            *([f"- Training of {chosen.model.kind}-encoders: {_plan(plan)}"] if chosen.cycle else []),
-            "",
-            *_LICENCE,
-        ]
+    kind, config = chosen.model.kind, facts.config
+    member, plan = config.member(chosen.model.name), config.plan(kind, chosen.model.name)
+    return _card(
+        kind,
+        title=f"{_KINDS[kind]} {escaped(chosen.model.name)}",
+        origin=_origin(chosen, facts=facts),
+        facts=[
+            *_facts(chosen, start, facts=facts),
+            *([f"Lengths: {lengths}"] if lengths else []),
+            *([f"Training of {kind}-encoders: {_plan(plan)}"] if chosen.cycle else []),
+        ],
+        supervised=any(member.supervised for member in config.members),
+        base=member.bi if kind == "bi" else member.plm or member.bi,
+        evaluation=_evaluation(chosen, facts.measure),
     )
 
 
@@ -67,24 +53,15 @@ def write_tuned_card(
     model: str, *, sentences: int, plan: OptimisationPlan, supervised: bool, teachers: Sequence[str] = ()
 ) -> str:
     """Write the card of a bi-encoder tuned on plain text; it or its teachers may know labels (`supervised`)."""
+    name = escaped(shown(model))
     by = f", taught by {' and '.join(escaped(shown(each)) for each in teachers)}" if teachers else ""
-    return "\n".join(
-        [
-            *_head(bi=True, supervised=supervised, bases=[model]),
-            f"# {escaped(shown(model))}, {'taught' if teachers else 'tuned contrastively'} on plain text",
-            "",
-            f"Made by trans-encoder {version('trans-encoder')} from {escaped(shown(model))} and plain text{by}.",
-            "",
-            "## Use",
-            "",
-            *_BI_USAGE,
-            "## How it was made",
-            "",
-            f"- Sentences of the text: {sentences:,}",
-            f"- Training: {_plan(plan)}",
-            "",
-            *_LICENCE,
-        ]
+    return _card(
+        "bi",
+        title=f"{name}, {'taught' if teachers else 'tuned contrastively'} on plain text",
+        origin=f"Made by trans-encoder {version('trans-encoder')} from {name} and plain text{by}.",
+        facts=[f"Sentences of the text: {sentences:,}", f"Training: {_plan(plan)}"],
+        supervised=supervised,
+        base=model,
     )
 
 
@@ -92,40 +69,53 @@ def write_learnt_card(
     model: str, *, kind: Kind, pairs: PairSet, plan: OptimisationPlan, cuts: Cuts | None, score: float | None
 ) -> str:
     """Write the card of a model trained on given labels, which people may have made: it does not claim otherwise."""
-    bi = kind == "bi"
+    name = escaped(shown(model))
+    return _card(
+        kind,
+        title=f"{_KINDS[kind]} from {name}",
+        origin=f"Made by trans-encoder {version('trans-encoder')} from {name} and labelled pairs.",
+        facts=[
+            f"Labelled pairs: {len(pairs):,}, SHA-256 {pairs.hash}",
+            f"Lengths: {cuts or 'not recorded'}",
+            f"Training: {_plan(plan)}",
+            f"Score on the dev set (x100): {_number(score)}",
+        ],
+        supervised=True,
+        base=model,
+    )
+
+
+def _card(
+    kind: Kind,
+    *,
+    title: str,
+    origin: str,
+    facts: Sequence[str],
+    supervised: bool,
+    base: str,
+    evaluation: EvalResult | None = None,
+) -> str:
     return "\n".join(
         [
-            *_head(bi=bi, supervised=True, bases=[model]),
-            f"# {'Bi-encoder' if bi else 'Cross-encoder'} from {escaped(shown(model))}",
-            "",
-            f"Made by trans-encoder {version('trans-encoder')} from {escaped(shown(model))} and labelled pairs.",
-            "",
-            "## Use",
-            "",
-            *(_BI_USAGE if bi else _CROSS_USAGE),
-            "## How it was made",
-            "",
-            f"- Labelled pairs: {len(pairs):,}, SHA-256 {pairs.hash}",
-            f"- Lengths: {cuts or 'not recorded'}",
-            f"- Training: {_plan(plan)}",
-            f"- Score on the dev set (x100): {_number(score)}",
-            "",
-            *_LICENCE,
+            *_head(bi=kind == "bi", supervised=supervised, base=base, evaluation=evaluation),
+            *(f"# {title}", "", origin, ""),
+            *("## Use", "", *_USAGE[kind]),
+            *("## How it was made", "", *(f"- {fact}" for fact in facts), ""),
+            *("## Licence", "", _LICENCE, ""),
         ]
     )
 
 
-def _head(*, bi: bool, supervised: bool, bases: Sequence[str], evaluation: EvalResult | None = None) -> list[str]:
+def _head(*, bi: bool, supervised: bool, base: str, evaluation: EvalResult | None = None) -> list[str]:
     """Return a card's metadata; the last tag tells a later run that no labels had a part in the model.
 
-    Licence and language are given where all models that this one was made from name the same.
+    Licence and language are those of the model that this one was made from.
     """
-    named = [base for base in dict.fromkeys(bases) if is_hub_name(base)]
-    cards = [card_facts(base) for base in dict.fromkeys(bases)]
+    card = card_facts(base)
     data = ModelCardData(
-        base_model=named or None,
-        license=_common(cards, "license"),
-        language=_common(cards, "language"),
+        base_model=[base] if is_hub_name(base) else None,
+        license=card.get("license"),
+        language=card.get("language"),
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity" if bi else "text-ranking",
         tags=["sentence-transformers", "trans-encoder", *([] if supervised else [UNSUPERVISED])],
@@ -133,11 +123,6 @@ def _head(*, bi: bool, supervised: bool, bases: Sequence[str], evaluation: EvalR
         eval_results=[evaluation] if evaluation else None,
     )
     return ["---", data.to_yaml(), "---"]
-
-
-def _common(cards: Sequence[Mapping[str, Any]], key: str) -> Any:
-    values = [card.get(key) for card in cards]
-    return values[0] if values and all(value == values[0] for value in values) else None
 
 
 def _evaluation(chosen: Candidate, measure: str | None) -> EvalResult | None:
@@ -151,33 +136,29 @@ def _evaluation(chosen: Candidate, measure: str | None) -> EvalResult | None:
     )
 
 
-_LICENCE = [
-    "## Licence",
-    "",
-    "The licences of the models named above and of the texts that it was trained on apply.",
-    "",
-]
-
-
-_BI_USAGE = [
-    "```python",
-    "from sentence_transformers import SentenceTransformer",
-    "",
-    'model = SentenceTransformer("path/to/this/folder")',
-    'embeddings = model.encode(["a sentence", "another one"])',
-    "similarities = model.similarity(embeddings, embeddings)",
-    "```",
-    "",
-]
-_CROSS_USAGE = [
-    "```python",
-    "from sentence_transformers import CrossEncoder",
-    "",
-    'model = CrossEncoder("path/to/this/folder")',
-    'scores = model.predict([("a sentence", "another one")])',
-    "```",
-    "",
-]
+_KINDS = {"bi": "Bi-encoder", "cross": "Cross-encoder"}
+_LICENCE = "The licences of the models named above and of the texts that it was trained on apply."
+_USAGE = {
+    "bi": [
+        "```python",
+        "from sentence_transformers import SentenceTransformer",
+        "",
+        'model = SentenceTransformer("path/to/this/folder")',
+        'embeddings = model.encode(["a sentence", "another one"])',
+        "similarities = model.similarity(embeddings, embeddings)",
+        "```",
+        "",
+    ],
+    "cross": [
+        "```python",
+        "from sentence_transformers import CrossEncoder",
+        "",
+        'model = CrossEncoder("path/to/this/folder")',
+        'scores = model.predict([("a sentence", "another one")])',
+        "```",
+        "",
+    ],
+}
 
 
 def _origin(chosen: Candidate, *, facts: Facts) -> str:
@@ -219,7 +200,7 @@ def _facts(chosen: Candidate, start: Candidate, *, facts: Facts) -> list[str]:
 
 
 def _start(member: MemberConfig) -> str:
-    """Name a member's first bi-encoder; a folder that is called bi, as runs call theirs, says nothing of it."""
+    """Name a member's first bi-encoder; a folder called bi, as in runs, does not tell."""
     name = shown(member.bi)
     return str(member.name) if name == "bi" else name
 

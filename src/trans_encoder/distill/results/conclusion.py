@@ -1,32 +1,28 @@
 """The end of a run: choose among the cycles, save the chosen models, and report whether it helped."""
 
-import hashlib
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from trans_encoder.config import RunConfig
 from trans_encoder.data import PairSet
 from trans_encoder.distill.cycle import CycleStages
-from trans_encoder.distill.judges import (
-    FEWEST_VIEWS,
+from trans_encoder.distill.judges import Comparison, Judge
+from trans_encoder.distill.results.cards import Facts, write_card
+from trans_encoder.distill.results.notes import can_judge, learnt_lengths, training_notes
+from trans_encoder.distill.selection import (
     LEARNT,
     Candidate,
-    Comparison,
-    Judge,
     Verdict,
     choose,
     choose_by_views,
     idle_cycles,
     verdict_of,
 )
-from trans_encoder.distill.labels import Vote, views_of
-from trans_encoder.distill.results.cards import Facts, write_card
-from trans_encoder.distill.results.cuts import cut_notes, learnt_lengths
 from trans_encoder.distill.team import Member, ModelRef, Team
-from trans_encoder.distill.work import Keep
 from trans_encoder.encoders import KNOWN, Kind
+from trans_encoder.files import atomic_folder
 from trans_encoder.ranks import is_first_rank
 from trans_encoder.runs import (
     Chosen,
@@ -36,6 +32,7 @@ from trans_encoder.runs import (
     Stage,
     StartRecord,
     TrainingRecord,
+    identity,
     read_record,
     training_record,
     write_record,
@@ -51,8 +48,8 @@ def idle(team: Team, steps: CycleStages, *, cycle: int) -> int:
         (
             idle_cycles(_candidates(member, kind, layout=steps.layout, cycles=cycle))
             for member in team
-            for kind in _kinds(steps.config)
-            if kind == "cross" or sees_harm(member, steps.judge)
+            for kind in steps.config.kinds
+            if kind == "cross" or can_judge(member, steps.judge)
         ),
         default=0,
     )
@@ -64,7 +61,7 @@ def conclude(team: Team, steps: CycleStages, pairs: PairSet, *, cycles: int, not
     measure = f"{judge.name} x100 {judge.basis}" if judge else None
     remined = steps.miner is not None
     facts = Facts(steps.config, pairs_count=len(pairs), pairs_hash=pairs.hash, measure=measure, remined=remined)
-    layout, kinds = steps.layout, _kinds(steps.config)
+    layout, kinds = steps.layout, steps.config.kinds
     results: dict[str, MemberResult] = {}
     kept: dict[Kind, list[ModelRef]] = {kind: [] for kind in kinds}
     stages = []
@@ -75,11 +72,11 @@ def conclude(team: Team, steps: CycleStages, pairs: PairSet, *, cycles: int, not
             if kind == "cross":
                 best = choose(trained)
             else:
-                best = choose_by_views(start, trained, else_start=not sees_harm(member, steps.judge))
+                best = choose_by_views(start, trained, else_start=not can_judge(member, judge))
             place = layout.best(member.name if len(team) > 1 else None, kind)
             stages.append(_keep(best, start, place=place, steps=steps, facts=facts))
             evidence = (best if best.cycle else trained[-1]).evidence
-            verdict = _compare(member, best, start, kind=kind, judge=steps.judge)
+            verdict = _compare(member, best, start, kind=kind, judge=judge)
             helped = (verdict_of(evidence) if evidence else verdict).helped
             chosen[kind] = Chosen(
                 folder=layout.name(place),
@@ -100,58 +97,31 @@ def conclude(team: Team, steps: CycleStages, pairs: PairSet, *, cycles: int, not
             start_flips=start.flips,
         )
     steps.folder.complete(stages)
-    unseen = [member.name for member in team if not sees_harm(member, steps.judge)]
+    unseen = [member.name for member in team if not can_judge(member, judge)]
+    trainings = [
+        training
+        for member in team
+        for kind in kinds
+        for training in _trainings(member, kind, layout=layout, cycles=cycles)
+    ]
     work = Conclude(
         results=results,
         starts=tuple(member.given for member in team),
         kept={kind: tuple(models) for kind, models in kept.items()},
         cycles=cycles,
-        judge=steps.judge,
+        judge=judge,
         strong=tuple(member.name for member in team if _may_be_strong(member)),
         kept_starts={
             name: layout.name(layout.student(cycles, name, "bi")) for name in unseen if results[name].bi.cycle == 0
         },
         notes=(
             *notes,
-            *_pairs_of_cycles(steps, team, cycles=cycles),
-            *cut_notes(layout, team, cycles=cycles, kinds=kinds),
-            *_hard(layout, team, cycles=cycles, kinds=kinds),
-            *_outside(layout, team, cycles=cycles, kinds=kinds),
-            *_unlearnt(layout, team, cycles=cycles, kinds=kinds),
-            *([] if any(each.bi.evidence for each in results.values()) else _floor(layout, steps.judge)),
+            *training_notes(trainings, remined=remined, later=None if steps.later is None else len(steps.later)),
+            *([] if any(each.bi.evidence for each in results.values()) else _floor(layout, judge)),
         ),
     )
     digests = {stage.name: steps.folder.manifest.digest(stage.name) for stage in stages}
-    inputs = {"best": digests, "notes": work.notes}
-    steps.folder.complete([steps.folder.stage(layout.result, inputs, work, by="all")])
-
-
-def _kinds(config: RunConfig) -> tuple[Kind, ...]:
-    return ("bi",) if config.formulation == "bi" else ("bi", "cross")
-
-
-def sees_harm(member: Member, judge: Judge | None) -> bool:
-    """Return whether a judge may replace a member's start: with labels always, without them if the start knew none."""
-    return judge is None or judge.has_labels or not member.supervised
-
-
-def harm_notes(team: Team, judge: Judge | None, teachers: Sequence[Vote] = ()) -> list[str]:
-    """Note for each start that may have been trained on labels who judges its students, if anyone can."""
-    unseen = (member for member in team if not sees_harm(member, judge))
-    return [_harm_note(member, [view.name for view in views_of(member, team, teachers)]) for member in unseen]
-
-
-def _harm_note(member: Member, views: Sequence[str]) -> str:
-    if len(views) >= FEWEST_VIEWS:
-        return (
-            f"{member.name} may have been trained on labels: its student is put in best/ if {' and '.join(views)} show "
-            f"on held-out pairs that it is better, else the start is. Give a dev set to let that decide"
-        )
-    return (
-        f"{member.name} may have been trained on labels, and harm to such a start cannot be seen without labels: its "
-        f"bi-encoder is kept in best/ as it is. Add --teacher MODEL twice, for two encoders of other families that "
-        f"teach and judge it, give a dev set to let that decide, or set supervised=false if there were no labels"
-    )
+    steps.folder.complete([steps.stage(layout.result, work, best=digests, notes=work.notes)])
 
 
 def _may_be_strong(member: Member) -> bool:
@@ -170,20 +140,48 @@ def _candidates(member: Member, kind: Kind, *, layout: Layout, cycles: int) -> l
     """Return the start and what each cycle made; a cross-encoder has no start and is compared with the bi-encoder's."""
     start = read_record(StartRecord, layout.start).root[member.name]
     found = [Candidate(member.given, cycle=0, step=0, score=start.score, flips=start.flips)]
-    for cycle in range(1, cycles + 1):
-        folder = layout.student(cycle, member.name, kind)
-        training = read_record(TrainingRecord, training_record(folder))
+    for training in _trainings(member, kind, layout=layout, cycles=cycles):
+        folder = layout.student(training.cycle, member.name, kind)
         model = (member.start if kind == "bi" else member.plm).at(folder, pooling=None, max_tokens=None)
         learnt = training.agreement, training.evidence, training.flips
-        found.append(Candidate(model, cycle, training.best_step, training.best_score, *learnt))
+        found.append(Candidate(model, training.cycle, training.best_step, training.best_score, *learnt))
     return found
 
 
+def _trainings(member: Member, kind: Kind, *, layout: Layout, cycles: int) -> list[TrainingRecord]:
+    places = (layout.student(cycle, member.name, kind) for cycle in range(1, cycles + 1))
+    return [read_record(TrainingRecord, training_record(place)) for place in places]
+
+
 def _keep(best: Candidate, start: Candidate, *, place: Path, steps: CycleStages, facts: Facts) -> Stage:
-    lengths = learnt_lengths(Path(best.model.source)) if best.cycle else None
+    trained = training_record(Path(best.model.source))
+    lengths = learnt_lengths(read_record(TrainingRecord, trained)) if best.cycle else None
     card = write_card(best, start, facts=facts, lengths=lengths)
-    inputs = {"model": steps.digest(best.model), "card": hashlib.sha256(card.encode()).hexdigest()}
-    return steps.folder.stage(place, inputs, Keep(best.model, is_start=best.cycle == 0, card=card), by="owner")
+    work = Keep(best.model, is_start=best.cycle == 0, card=card)
+    return steps.stage(place, work, by="owner", model=steps.digest(best.model), card=identity(card))
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Copy a chosen model to its place and write its card."""
+
+    model: ModelRef
+    is_start: bool
+    card: str
+
+    def __call__(self, path: Path) -> None:
+        """Write the model folder."""
+        with atomic_folder(path) as temporary:
+            if self.is_start:
+                self.model.load().save(temporary)
+            else:
+                shutil.copytree(
+                    self.model.source,
+                    temporary,
+                    dirs_exist_ok=True,
+                    ignore=shutil.ignore_patterns(training_record(path).name),
+                )
+            (temporary / "README.md").write_text(self.card, encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -301,57 +299,6 @@ class Conclude:
             f"Not known whether the {name} became better: without labels that can be told only of starts that are "
             f"weaker than shared wording. Kept what has the best label-free score; give a dev set to be sure."
         )
-
-
-def _pairs_of_cycles(steps: CycleStages, team: Team, *, cycles: int) -> list[str]:
-    """Say how many pairs each cycle found for itself, or that the first had some of them only."""
-    if steps.later is not None:
-        first = read_record(TrainingRecord, training_record(steps.layout.student(1, team[0].name, "bi")))
-        return [f"cycle 1 learnt from {first.labels:,} of {len(steps.later):,} pairs (first_share)"]
-    if steps.miner is None:
-        return []
-    trainings = {
-        cycle: read_record(TrainingRecord, training_record(steps.layout.student(cycle, team[0].name, "bi")))
-        for cycle in range(2, cycles + 1)
-    }
-    return [f"cycle {cycle}: {training.labels:,} pairs were mined again" for cycle, training in trainings.items()]
-
-
-def _hard(layout: Layout, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:
-    """Say how many rule-made pairs the cross-encoders learnt, which are the same for all members of a cycle."""
-    places = [layout.student(cycle, team[0].name, "cross") for cycle in range(1, cycles + 1) if "cross" in kinds]
-    return [
-        f"cycle {one.cycle}: the cross-encoders learnt {one.hard:,} rule-made pairs in addition to {one.labels:,}"
-        for one in (read_record(TrainingRecord, training_record(place)) for place in places)
-        if one.hard
-    ]
-
-
-def _outside(layout: Layout, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:
-    """Say how many labels BCE took outside [0, 1], raw or clamped; all members learn from the same labels."""
-    notes = []
-    for cycle in range(1, cycles + 1):
-        for kind in kinds:
-            training = read_record(TrainingRecord, training_record(layout.student(cycle, team[0].name, kind)))
-            if training.outside:
-                taken = "clamped them" if training.negatives == "clamp" else "took them raw"
-                notes.append(
-                    f"cycle {cycle}: {training.outside:,} of {training.labels:,} labels for the {kind}-encoders "
-                    f"were outside [0, 1]; the BCE loss {taken}"
-                )
-    return notes
-
-
-def _unlearnt(layout: Layout, team: Team, *, cycles: int, kinds: Sequence[Kind]) -> list[str]:
-    """Name the students that did not learn their labels, and therefore do not count as better than the start."""
-    return [
-        f"cycle {candidate.cycle}: the {kind}-encoder of {member.name} has not learnt its teachers' order of pairs "
-        f"(agreement {candidate.agreement:.2f} on held-out pairs, {LEARNT:g} wanted)"
-        for member in team
-        for kind in kinds
-        for candidate in _candidates(member, kind, layout=layout, cycles=cycles)
-        if not candidate.has_learnt
-    ]
 
 
 def _floor(layout: Layout, judge: Judge | None) -> list[str]:

@@ -6,8 +6,13 @@ from typing import Any, Self, cast
 
 from pydantic import PrivateAttr
 
+from trans_encoder.config import FUNCTION
+from trans_encoder.data import PairSet
+from trans_encoder.distill.labels import assemble_teachers
+from trans_encoder.distill.team import ModelRef, assemble, config_of
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Kind, best_device, load_encoder
 from trans_encoder.errors import RunError
+from trans_encoder.evaluation.ensembles import Ensemble, Voter, check_ensemble_folder, save_ensemble
 from trans_encoder.runs import Chosen, Layout, ResultRecord, Run, read_record
 
 
@@ -52,7 +57,7 @@ class Result(ResultRecord):
 
     @property
     def to_ship(self) -> dict[Kind, Path]:
-        """Where the one bi-encoder and the one cross-encoder are that `bi` and `cross` name, for use elsewhere."""
+        """The folders of the best bi-encoder and cross-encoder, those that `bi` and `cross` load."""
         kinds: tuple[Kind, ...] = ("bi", "cross") if any(each.cross for each in self.members.values()) else ("bi",)
         best = {kind: cast(Chosen, self.members[self._best(kind)].chosen(kind)) for kind in kinds}
         return {kind: self.folder / model.folder for kind, model in best.items()}
@@ -73,3 +78,28 @@ class Result(ResultRecord):
         # A finished run may be opened on a machine without the device that it ran on.
         here = config["device"].partition(":")[0] in ("cpu", best_device().partition(":")[0])
         return {"device": config["device"] if here else None, "trust_remote_code": config["trust_remote_code"]}
+
+
+_SAMPLE = 1000
+
+
+def ensemble_run(run: str | Path | Result, *, out: str | Path) -> Ensemble:
+    """Save the chosen models of a run and the encoders among its teachers as one ensemble.
+
+    The folder holds copies of all models; `score`, `evaluate` and `label` take it like a model.
+    """
+    check_ensemble_folder(Path(out))  # before all models are loaded
+    result = run if isinstance(run, Result) else Result.open(run)
+    config, layout = config_of(result.folder), Layout(result.folder)
+    pairs = PairSet.open(layout.pairs())
+    sample = pairs if len(pairs) <= _SAMPLE else pairs.sample(_SAMPLE, seed=config.seed)
+    both = config.both_orders and config.both_orders_labels
+    voters = [Voter(f"{name}-bi", encoder) for name, encoder in result.bis.items()]
+    voters += [Voter(f"{name}-cross", encoder, both_orders=both) for name, encoder in result.crosses.items()]
+    encoders = config.model_copy(
+        update={"teachers": tuple(each for each in config.teachers if not each.spec.startswith(FUNCTION))}
+    )
+    for vote in assemble_teachers(encoders, assemble(encoders)):
+        if isinstance(vote.teacher, ModelRef):
+            voters.append(Voter(vote.teacher.name, vote.teacher.load(), vote.weight, vote.teacher.both_orders))
+    return save_ensemble(voters, sample, out=out)

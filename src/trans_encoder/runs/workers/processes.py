@@ -14,7 +14,7 @@ from pathlib import Path
 
 from trans_encoder.errors import RunError
 from trans_encoder.runs.stages import Engine, Spent, Stage
-from trans_encoder.runs.workers.task import RESUME, asked_threads, do
+from trans_encoder.runs.workers.here import RESUME, asked_threads, do
 
 
 @contextmanager

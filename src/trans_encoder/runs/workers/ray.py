@@ -13,7 +13,7 @@ from typing import Any
 from trans_encoder.config import EngineConfig
 from trans_encoder.errors import ConfigurationError, MissingExtraError, RunError
 from trans_encoder.runs.stages import Engine, Spent, Stage
-from trans_encoder.runs.workers.task import RESUME, asked_threads, do
+from trans_encoder.runs.workers.here import RESUME, asked_threads, do
 
 logger = logging.getLogger(__name__)
 

@@ -1,10 +1,11 @@
-"""Labelling in shards: blocks of pairs that any free process labels, concatenated afterwards.
+"""Stored scores: shards of a labelling, and the columns of label files that are read instead of asking a teacher again.
 
-Shards are cut by the number of pairs alone, so that labels are the same whoever made them. Each is written as soon as
-it is done; a stopped run makes those that are missing.
+A shard is a block of pairs that any free process labels; shards are concatenated afterwards. They are cut by the
+number of pairs alone, so that labels are the same whoever made them. Each is written as soon as it is done; a stopped
+run makes those that are missing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from trans_encoder.config import VIEWS
 from trans_encoder.data import PairSet, Scores
+from trans_encoder.distill.labels.pseudo_labels import PseudoLabels, Teacher, fingerprint_of
 from trans_encoder.distill.team import ModelRef
-from trans_encoder.encoders import Kind
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.files import atomic_file
 from trans_encoder.runs import Stage, scratch
@@ -72,12 +74,10 @@ def parts(path: Path, shards: Sequence[LabelShard], *, root: Path) -> tuple[Stag
 
 
 @dataclass(frozen=True)
-class Sharded:
-    """A teacher whose scores of all pairs are in shards."""
+class _Stored:
+    """A teacher whose scores are read where that is possible, under its own name."""
 
-    teacher: ModelRef
-    shards: tuple[LabelShard, ...]
-    folder: Path
+    teacher: Teacher
 
     @property
     def name(self) -> str:
@@ -85,14 +85,62 @@ class Sharded:
         return self.teacher.name
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> str:
         """The teacher's kind."""
         return self.teacher.kind
 
-    def fingerprint(self) -> dict[str, str]:
+    def fingerprint(self) -> Mapping[str, str]:
         """Tell the teacher apart from others."""
-        return self.teacher.fingerprint()
+        return fingerprint_of(self.teacher)
+
+
+@dataclass(frozen=True)
+class Sharded(_Stored):
+    """A teacher whose scores of all pairs are in shards."""
+
+    shards: tuple[LabelShard, ...]
+    folder: Path
 
     def score(self, _: PairSet) -> Scores:
-        """Put the shards together."""
+        """Concatenate the shards."""
         return np.concatenate([shard.read(self.folder / shard.name) for shard in self.shards])
+
+
+@dataclass(frozen=True)
+class Known(_Stored):
+    """A frozen teacher whose scores of the very pairs are in a label file: it is not asked again."""
+
+    labels: Path
+    kind = "scores"
+    needs_all_pairs = True
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Read the teacher's column."""
+        return PseudoLabels.open(self.labels, pairs=pairs).by_teacher[self.name]
+
+
+@dataclass(frozen=True)
+class Cached(_Stored):
+    """A frozen teacher that is asked only about pairs for which no earlier label file has its score."""
+
+    earlier: tuple[Path, ...]
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Look scores up, and ask for those that are missing."""
+        if not self.earlier or self.kind in VIEWS:  # these depend on word frequencies in all pairs, and are cheap
+            return self.teacher.score(pairs)
+        known = self._known()
+        scores = np.array([known.get((first, second), np.nan) for first, second, _ in pairs.rows()], dtype=np.float32)
+        missing = np.flatnonzero(np.isnan(scores))
+        if len(missing):
+            scores[missing] = self.teacher.score(pairs.take(missing))
+        return scores
+
+    def _known(self) -> dict[tuple[str, str], float]:
+        found: dict[tuple[str, str], float] = {}
+        for path in self.earlier:
+            labels = PseudoLabels.open(path)
+            column = labels.by_teacher[self.name]
+            texts = ((first, second) for first, second, _ in labels.pairs.rows())
+            found |= {pair: score for pair, score in zip(texts, column.tolist(), strict=True) if not np.isnan(score)}
+        return found

@@ -1,4 +1,4 @@
-"""One model, held by every rank of a data-parallel run, that scores pairs with all of them."""
+"""What scores pairs, and scoring that is sharded over the ranks of a data-parallel run."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -26,8 +26,8 @@ class Scorer(Protocol):
 
 
 @dataclass(frozen=True)
-class Together:
-    """Scores with its model. With several ranks each scores a share, so all of them must call it.
+class RankSharded:
+    """A scorer that every rank holds: each scores a share of the pairs, so all of them must call it.
 
     A scorer whose scores depend on all the pairs (`needs_all_pairs`) scores them on every rank.
     """

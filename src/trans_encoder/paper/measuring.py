@@ -1,4 +1,4 @@
-"""From a question to a number: train the models it is about, unless they exist, and measure them."""
+"""From what a cell asks for to its number: train the models, unless they exist, and measure them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders.losses import logit_gradients
 from trans_encoder.evaluation.ensembles import mean_scores
 from trans_encoder.evaluation.metrics import spearman
-from trans_encoder.paper.bench import Bench
+from trans_encoder.paper.models import StudyModels
 from trans_encoder.paper.predictions import Predictions
 from trans_encoder.paper.study import Question
 from trans_encoder.runs import Run
 
 
 @dataclass(frozen=True)
-class Examiner:
-    """Answers questions about a team's members."""
+class Measurer:
+    """Measures what the cells of a table ask for, of the members of a team."""
 
-    bench: Bench
+    models: StudyModels
     predictions: Predictions
     team: tuple[MemberConfig, ...]
 
@@ -45,25 +45,25 @@ class Examiner:
     def _test(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> float | None:
         """Return the score on one test set, or the mean over all of the task's; several members are an ensemble."""
         found = [self._model(question, member, seed=seed) for member in members]
-        models = [model for model in found if model is not None]
-        if len(models) < len(members):
+        present = [model for model in found if model is not None]
+        if len(present) < len(members):
             return None
-        scores = self.predictions.evaluate(models, self.bench.task(question.tested or question.task).tests)
+        scores = self.predictions.evaluate(present, self.models.task(question.tested or question.task).tests)
         return scores[question.test_set] if question.test_set else fmean(scores.values())
 
     def _model(self, question: Question, member: MemberConfig, *, seed: int) -> ModelRef | None:
         match question.way:
             case "start":
-                return self.bench.start(question, member) if question.kind == "bi" else None
+                return self.models.start(question, member) if question.kind == "bi" else None
             case "contrastive":
-                return self.bench.contrast(question, member, seed=seed) if question.kind == "bi" else None
+                return self.models.contrast(question, member, seed=seed) if question.kind == "bi" else None
             case "self" | "mutual":
                 learners = self.team if question.way == "mutual" else [member]
-                return self.bench.run(question, learners, seed=seed).best(str(member.name), question.kind)
+                return self.models.run(question, learners, seed=seed).best(str(member.name), question.kind)
 
     def _folder(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> Run:
         """Return the folder of the run that the members made together."""
-        return self.bench.run(question, members, seed=seed).folder
+        return self.models.run(question, members, seed=seed).folder
 
     def _dev(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> float | None:
         """Return the best dev score of a cycle, or the start's."""

@@ -154,9 +154,9 @@ def choose(candidates: Sequence[Candidate]) -> Candidate:
 
 
 def choose_by_views(start: Candidate, trained: Sequence[Candidate], *, else_start: bool) -> Candidate:
-    """Return the student that views tell most clearly to be better; without one what `choose` says, or the start.
+    """Return the student that views show most clearly to be better; if there is none, `choose` one, or the start.
 
-    Students that views tell to be worse are never chosen.
+    Students that views show to be worse are never chosen.
     """
     verdicts = [(verdict_of(each.evidence), each) for each in trained]
     better = [each for verdict, each in verdicts if verdict is Verdict.BETTER]

@@ -8,15 +8,15 @@ from typing import Any, Literal
 from trans_encoder.config import PAPER_METHOD, MemberConfig, RunConfig, make_config
 from trans_encoder.data import PairSet, Task, TestSet, Text, load_task
 from trans_encoder.distill.bootstrap import bootstrap
-from trans_encoder.distill.judges import Candidate, DevJudge, choose
+from trans_encoder.distill.judges import DevJudge
 from trans_encoder.distill.run import run
+from trans_encoder.distill.selection import Candidate, choose
 from trans_encoder.distill.team import Member, ModelRef, Team, assemble, resolve_members
 from trans_encoder.encoders import Kind
 from trans_encoder.errors import ConfigurationError, RunError
-from trans_encoder.paper.predictions import digest
 from trans_encoder.paper.scale import Scale
 from trans_encoder.paper.study import Question
-from trans_encoder.runs import Layout, Run
+from trans_encoder.runs import Layout, Run, short_identity
 
 Family = Literal["paper", "paper-large", "small"]
 """Presets of studies: the paper's for base or large models, as the task asks, or one for small models."""
@@ -50,7 +50,7 @@ class TrainedTeam:
 
 
 @dataclass(frozen=True)
-class Bench:
+class StudyModels:
     """Tasks, settings and the folder of the runs that studies share."""
 
     out: Path
@@ -73,7 +73,7 @@ class Bench:
         return self._tasks[name]
 
     def start(self, question: Question, member: MemberConfig) -> ModelRef:
-        """Return the first bi-encoder of a member as the user has it: its row is what `evaluate` says of it."""
+        """Return the first bi-encoder of a member as the user has it: its row is what `evaluate` gives."""
         return _team(self._config(question, [member], seed=0))[0].given
 
     def run(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> TrainedTeam:
@@ -82,7 +82,7 @@ class Bench:
         A run that breaks down is not tried again for the next question about it.
         """
         asked = [question.task, question.share, question.extra, dict(question.overrides), seed]
-        key = digest([asked, [member.model_dump() for member in members]])
+        key = short_identity([asked, [member.model_dump() for member in members]])
         if key not in self._runs:
             try:
                 self._runs[key] = self._distil(question, members, seed=seed)
@@ -101,7 +101,7 @@ class Bench:
         start, pairs, dev = self.start(question, member), self._pairs(question, seed=seed), self._dev(question)
         preset: Literal["small", "paper"] = "small" if self.preset == "small" else "paper"
         made_from = [start.source, start.fingerprint(), start.pooling, preset, seed, pairs.hash, dev.pairs.hash]
-        key = digest([*made_from, "tuned"])
+        key = short_identity([*made_from, "tuned"])
         folder = self._folder(question.task, "contrastive", start.name, key)
         # The two sentences of a pair are neighbours in a document of their own.
         sentences = [sentence for first, second, _ in pairs.rows() for sentence in (first, second)]
@@ -114,7 +114,7 @@ class Bench:
         config, pairs = self._config(question, members, seed=seed), self._pairs(question, seed=seed)
         team, judge = _team(config), DevJudge(self._dev(question))
         models = [[member.start.fingerprint(), member.plm.fingerprint()] for member in team]
-        key = digest([config.model_dump(mode="json"), pairs.hash, judge.fingerprint, models])
+        key = short_identity([config.model_dump(mode="json"), pairs.hash, judge.fingerprint, models])
         folder = self._folder(question.task, *(member.name for member in team), key)
         run(config, pairs, out=folder, judge=judge)
         return TrainedTeam(Run.open(folder), {member.name: member for member in team})

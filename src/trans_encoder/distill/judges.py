@@ -1,4 +1,8 @@
-"""Judges rate encoders, with labels or without, and decide whether a model is better than its start."""
+"""Judges rate encoders, with labels or without, and decide whether a model is better than its start.
+
+Without labels, probes are scored: held-out pairs, the same lightly edited, and the wording that each pair shares. Words
+are what white space separates, so that no language is assumed; a text of few words is edited letter by letter.
+"""
 
 import hashlib
 import json
@@ -6,13 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
+from trans_encoder.config import RunConfig
 from trans_encoder.data import PairSet, Scores, TestSet
-from trans_encoder.distill.judges.probes import Probes, agreement, make_probes
-from trans_encoder.distill.judges.selection import FEWEST_VIEWS, LEARNT, Verdict, weigh_views
+from trans_encoder.data.wording import shared_wording
+from trans_encoder.data.words import joined, words_of
 from trans_encoder.distill.labels import Teacher, label
-from trans_encoder.encoders import Kind, Together
+from trans_encoder.distill.selection import FEWEST_VIEWS, LEARNT, Verdict, weigh_views
+from trans_encoder.encoders import Kind, RankSharded
 from trans_encoder.errors import DataError
 from trans_encoder.evaluation.evaluate import measure
+from trans_encoder.evaluation.metrics import spearman
 from trans_encoder.runs import Evidence
 
 
@@ -56,14 +65,19 @@ class Judge(Protocol):
     def rate(self, scores: Scores) -> float:
         """Return the score of whatever gave these scores to the judge's pairs."""
 
+    def compare(self, known: Comparison) -> Verdict:
+        """Decide whether a model is better than the start, worse, or that it is not known."""
+
     def __call__(self, encoder: Teacher) -> float:
         """Return the encoder's score."""
+        return self.rate(RankSharded(encoder).score(self.pairs))
 
     def together(self, encoders: Sequence[Teacher]) -> float:
         """Return the score of several encoders' mean prediction."""
+        return self.rate(_mean_scores(encoders, self.pairs))
 
     def agreement(
-        self, student: Teacher, teachers: Sequence[Teacher], *, starts: Sequence[Teacher], anchor: float
+        self, student: Teacher, teachers: Sequence[Teacher], *, starts: Sequence[Teacher] = (), anchor: float = 0.0
     ) -> float | None:
         """Return how far a student has learnt the order of pairs that it was taught, x100.
 
@@ -71,17 +85,14 @@ class Judge(Protocol):
         """
 
     def weigh(self, student: Teacher, start: Teacher, views: Sequence[Teacher]) -> Evidence | None:
-        """Return what views that do not come from the start tell of its student; None if the score tells enough."""
+        """Estimate a student's gain by views that do not come from its start; None if its score tells enough."""
 
     def floor(self) -> float | None:
-        """Return the score of shared wording alone, where "better" can only be told of starts below it."""
-
-    def compare(self, known: Comparison) -> Verdict:
-        """Decide whether a model is better than the start, worse, or that it is not known."""
+        """Return the score of shared wording alone, if only a start below it can be compared with its student."""
 
 
 @dataclass(frozen=True)
-class DevJudge:
+class DevJudge(Judge):
     """Judges by a labelled dev set, as the paper does."""
 
     dev: TestSet
@@ -107,14 +118,6 @@ class DevJudge:
         """Return the dev set's metric of these scores."""
         return measure(scores, self.dev)
 
-    def __call__(self, encoder: Teacher) -> float:
-        """Return the encoder's score on the dev set."""
-        return self.rate(Together(encoder).score(self.pairs))
-
-    def together(self, encoders: Sequence[Teacher]) -> float:
-        """Return the score of the encoders' mean prediction."""
-        return self.rate(label(self.pairs, list(map(Together, encoders))).scores)
-
     def agreement(self, *_: Any, **__: Any) -> None:
         """Return None: labels tell more than agreement with the teachers."""
 
@@ -129,6 +132,62 @@ class DevJudge:
         if known.kept is None or known.start is None:
             return Verdict.NOT_KNOWN
         return Verdict.BETTER if known.kept > known.start else Verdict.NOT_BETTER
+
+
+@dataclass(frozen=True, eq=False)
+class Probes:
+    """What every encoder of a run scores to be validated without labels."""
+
+    pairs: PairSet
+    """The held-out pairs, then the same pairs with a lightly edited first sentence."""
+    overlap: Scores
+    """The wording that each of `pairs` shares."""
+
+    @property
+    def held_out(self) -> PairSet:
+        """The held-out pairs alone."""
+        return self.pairs.between(0, len(self.pairs) // 2)
+
+    def overlap_agreement(self, scores: Scores) -> float:
+        """Return the rank agreement x100 with shared wording: a poor judge whose errors no training shares."""
+        count = len(scores) // 2
+        return agreement(scores[:count], self.overlap[:count])
+
+    def edit_agreement(self, scores: Scores) -> float:
+        """Return the rank agreement x100 with itself under a light edit: a score that one upsets rests on noise."""
+        count = len(scores) // 2
+        return agreement(scores[:count], scores[count:])
+
+
+def make_probes(held_out: PairSet, *, seed: int) -> Probes:
+    """Make probes of held-out pairs; the same seed gives the same edits."""
+    random = np.random.default_rng(seed)
+    first, second = held_out.sentence1.to_pylist(), held_out.sentence2.to_pylist()
+    if len(held_out) < 2:
+        raise DataError(
+            f"{len(held_out)} held-out pairs are too few to validate by: too few of the pairs differ; "
+            "give more pairs, a dev set, or selection=last"
+        )
+    left, right = first + [light_edit(text, random=random) for text in first], second * 2
+    return Probes(PairSet.from_lists(left, right), shared_wording(left, right, known=[*first, *second]))
+
+
+def agreement(scores: Scores, reference: Scores) -> float:
+    """Return Spearman's rho x100; 0 if either scores all pairs alike."""
+    return spearman(scores, reference) if np.ptp(scores) > 0 and np.ptp(reference) > 0 else 0.0
+
+
+def light_edit(text: str, *, random: np.random.Generator) -> str:
+    """Drop one word or swap two neighbours; a text of one word stays."""
+    words = words_of(text)
+    if len(words) < 2:
+        return text
+    place = int(random.integers(len(words) - 1))
+    if random.random() < 0.5:
+        del words[place]
+    else:
+        words[place], words[place + 1] = words[place + 1], words[place]
+    return joined(words, like=text)
 
 
 class Weight(NamedTuple):
@@ -146,7 +205,7 @@ WEIGHTS = {
 
 
 @dataclass(frozen=True, eq=False)
-class LabelFreeJudge:
+class LabelFreeJudge(Judge):
     """Judges by signals that need no labels, on pairs that were held out of the training.
 
     They tell a start from what a cycle made of it, but not one checkpoint of a training from the next: there, the last
@@ -179,31 +238,23 @@ class LabelFreeJudge:
         overlap, edit = self.probes.overlap_agreement(scores), self.probes.edit_agreement(scores)
         return WEIGHTS["overlap"].weight * overlap + WEIGHTS["edit"].weight * edit
 
-    def __call__(self, encoder: Teacher) -> float:
-        """Return the encoder's label-free score."""
-        return self.rate(Together(encoder).score(self.pairs))
-
-    def together(self, encoders: Sequence[Teacher]) -> float:
-        """Return the score of the encoders' mean prediction."""
-        return self.rate(label(self.pairs, list(map(Together, encoders))).scores)
-
     def agreement(
         self, student: Teacher, teachers: Sequence[Teacher], *, starts: Sequence[Teacher] = (), anchor: float = 0.0
     ) -> float | None:
         """Return the rank agreement of the student with what it would be taught of the held-out pairs."""
         held_out = self.probes.held_out
-        own, labels = Together(student).score(held_out), label(held_out, list(map(Together, teachers))).scores
+        own, labels = RankSharded(student).score(held_out), _mean_scores(teachers, held_out)
         if anchor:
-            labels = (1 - anchor) * labels + anchor * label(held_out, list(map(Together, starts))).scores
+            labels = (1 - anchor) * labels + anchor * _mean_scores(starts, held_out)
         return agreement(own, labels)
 
     def weigh(self, student: Teacher, start: Teacher, views: Sequence[Teacher]) -> Evidence | None:
-        """Compare a student with its start by views of the held-out pairs."""
+        """Compare a student with its start by views of the held-out pairs; None with too few of them."""
         if len(views) < FEWEST_VIEWS:
             return None
         held_out = self.probes.held_out
-        before, after = (Together(each).score(held_out) for each in (start, student))
-        return weigh_views(before, after, {view.name: Together(view).score(held_out) for view in views})
+        before, after = (RankSharded(each).score(held_out) for each in (start, student))
+        return weigh_views(before, after, {view.name: RankSharded(view).score(held_out) for view in views})
 
     def floor(self) -> float:
         """Return the label-free score of TF-IDF weights of letter groups."""
@@ -217,6 +268,26 @@ class LabelFreeJudge:
             learnt = known.agreement is not None and known.agreement >= LEARNT
             return Verdict.BETTER if learnt else Verdict.NOT_BETTER
         return Verdict.BETTER if known.kept > known.start else Verdict.NOT_BETTER
+
+
+def _mean_scores(encoders: Sequence[Teacher], pairs: PairSet) -> Scores:
+    return label(pairs, list(map(RankSharded, encoders))).scores
+
+
+class Judged(NamedTuple):
+    """The judge of a run, if there is one, and the pairs that are left to train on."""
+
+    training: PairSet
+    held_out: PairSet | None
+    judge: Judge | None
+
+
+def choose_judge(config: RunConfig, pairs: PairSet, given: Judge | None) -> Judged:
+    """Take the judge that was given, else hold out pairs for one without labels, if the configuration wants one."""
+    if given is not None or config.selection != "label-free":
+        return Judged(pairs, None, given)
+    training, held_out = hold_out(pairs, seed=config.seed, views=bool(config.teachers))
+    return Judged(training, held_out, LabelFreeJudge.of(held_out, seed=config.seed))
 
 
 _MOST_HELD_OUT, _FEWEST_HELD_OUT, _LARGEST_SHARE = 256, 32, 4
