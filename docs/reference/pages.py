@@ -6,7 +6,7 @@
 import re
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 _TABLES = (
     ("The run", "RunConfig", ""),
@@ -32,6 +32,9 @@ def settings_page() -> str:
         "Each can be given in a TOML file, on the command line with `--set KEY=VALUE` and in Python by name. What is",
         "not given comes from the preset, then from the default.",
     ]
+    preset = {
+        name for settings in PRESETS.values() for key, _ in _flat(settings) for name in (key, key.partition(".")[0])
+    }
     for title, name, prefix in _TABLES:
         model = getattr(config, name)
         parts += ["", f"## {title}", "", " ".join((model.__doc__ or "").split())]
@@ -39,7 +42,12 @@ def settings_page() -> str:
             parts += ["", "The same settings exist as `bi.`, for bi-encoders; presets may differ."]
         parts += ["", "| setting | type | default | meaning |", "| --- | --- | --- | --- |"]
         for field, info in model.model_fields.items():
-            cells = (f"`{prefix}{field}`", _type(info.annotation), _default(info), _text(info.description or ""))
+            cells = (
+                f"`{prefix}{field}`",
+                _type(info.annotation),
+                _default(info, is_preset=prefix + field in preset),
+                _text(info.description or ""),
+            )
             parts.append("| " + " | ".join(cells) + " |")
     parts += ["", "## Presets", "", "| setting | " + " | ".join(f"`{name}`" for name in PRESETS) + " |"]
     parts.append("| --- " * (len(PRESETS) + 1) + "|")
@@ -50,15 +58,26 @@ def settings_page() -> str:
 
 
 def _type(annotation: Any) -> str:
-    if options := [repr(option) for option in get_args(annotation) if isinstance(option, str)]:
-        return _text(" or ".join(f"`{option[1:-1]}`" for option in options))
+    options = [option for option in _literals(annotation) if isinstance(option, str)]
+    if options:
+        others = [name for kind, name in ((int, "a number"), (type(None), "not given")) if kind in get_args(annotation)]
+        return " or ".join([*(f"`{option}`" for option in options), *others])
     name = getattr(annotation, "__name__", None) if not get_args(annotation) else None
-    shown = name or str(annotation).replace("typing.", "").replace("trans_encoder.config.", "")
+    shown = name or re.sub(r"\b(?:\w+\.)+(?=\w)", "", str(annotation))
     return f"`{shown}`"
 
 
-def _default(info: Any) -> str:
-    return "from the preset" if info.is_required() else f"`{info.default!r}`"
+def _literals(annotation: Any) -> list[Any]:
+    """Return the values that a type names, also one of several."""
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    return [value for part in get_args(annotation) for value in _literals(part)]
+
+
+def _default(info: Any, *, is_preset: bool) -> str:
+    if info.is_required():
+        return "from the preset" if is_preset else "required"
+    return f"`{info.default!r}`"
 
 
 def _text(text: str) -> str:
