@@ -3,14 +3,17 @@
 import json
 import logging
 import shutil
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
 from conftest import TINY_RUN
 from trans_encoder.config import MemberConfig, make_config
+from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
+from trans_encoder.distill import run as run_module
 from trans_encoder.distill.bootstrap import bootstrap
 from trans_encoder.distill.distil import distil
 from trans_encoder.distill.judges import LabelFreeJudge, hold_out
@@ -211,3 +214,23 @@ def test_in_batch_distillation_or_merging_holds_a_strong_start(start, overrides,
     config, _ = resolve_members(make_config([str(start)], preset=overrides.pop("preset", "small"), overrides=overrides))
     assert config.in_batch == in_batch
     assert {kind: merge_of(config, kind) for kind in ("bi", "cross")} == merge
+
+
+def test_new_pairs_of_a_later_cycle_are_embedded_too(start, pairs, tmp_path):
+    settings = {**SHORT, "formulation": "bi", "cycles": 3, "first_share": 0.25, "scale": "rank", "patience": 0}
+    done: list[int] = []
+
+    @contextmanager
+    def counted(name, *, total):
+        del name
+        yield done.append
+        assert sum(done) == total
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "progress", counted)
+        result = distil(pairs, str(start), teachers=[str(start)], out=tmp_path, **settings)
+    for place, of in (("embeddings", "pairs.arrow"), ("cycle-2/embeddings", "cycle-2/pairs.arrow")):
+        sentences = PairSet.open(tmp_path / of).distinct().sentences
+        assert {len(np.load(path)) for path in (tmp_path / place).iterdir()} == {len(sentences)}
+    assert not (tmp_path / "cycle-3" / "embeddings").exists(), "those of the second cycle serve"
+    assert result.cycles == 3

@@ -9,7 +9,7 @@ import numpy as np
 from trans_encoder.config import RunConfig
 from trans_encoder.data import PairSet
 from trans_encoder.distill.judges import Judge
-from trans_encoder.distill.labels import Known, Vote, parts, views_of
+from trans_encoder.distill.labels import Known, Vote, embedders_of, parts, views_of
 from trans_encoder.distill.preparing import Embed, MineAgain, Miner, RemoveDirections, ScoreHeldOut, ScoreStarts
 from trans_encoder.distill.team import Member, ModelRef, Team
 from trans_encoder.distill.work import Anchor, Embedded, Label, Student, Train, WriteHistory
@@ -128,7 +128,7 @@ class CycleStages:
 
         `teachers` are the members that made the labels, if not these.
         """
-        if kind == "bi" and self.config.in_batch:
+        if kind == "bi" and self.config.in_batch and self._pairs_made_in(cycle) == cycle:
             self._embed([model for member in team for model in self._embedders(member)], cycle=cycle)
         self.folder.complete(
             [self._training(member, kind, labels, cycle=cycle, teachers=teachers or team) for member in team]
@@ -215,11 +215,7 @@ class CycleStages:
         return self.stage(path, work, **made_from)
 
     def _embedders(self, member: Member) -> list[ModelRef]:
-        """Return the bi-encoders whose embeddings a member's students learn from: its start, and who may judge them."""
-        views = {view.name for view in views_of(member, self._starting, self.frozen)}
-        starts = [other.start for other in self._starting if other.name in views]
-        frozen = [vote.teacher for vote in self.frozen if vote.teacher.name in views and vote.teacher.kind == "bi"]
-        return [member.start, *starts, *(each for each in frozen if isinstance(each, ModelRef))]
+        return embedders_of(member, self._starting, self.frozen)
 
     def _embed(self, models: list[ModelRef], *, cycle: int) -> None:
         """Embed the sentences of a cycle's pairs with these models, each once."""
@@ -243,9 +239,9 @@ class CycleStages:
         return self.layout.embeddings(model.name, cycle=None if made_in == 1 else made_in)
 
     def _in_batch(self, member: Member, *, cycle: int) -> Embedded | None:
-        """Return what a student learns of the other sentences of a batch; its own start alone has nothing to teach."""
+        """Return what a student learns of the other sentences of a batch."""
         models = self._embedders(member)
-        if not self.config.in_batch or len(models) == 1:
+        if not self.config.in_batch or not models:
             return None
         weights = {vote.teacher.name: vote.weight for vote in self.frozen}
         files = tuple(self._embeddings(model, cycle=cycle) for model in models)

@@ -18,6 +18,7 @@ from trans_encoder.distill.labels import (
     check_coverage,
     check_models,
     check_varied,
+    embedders_of,
     fingerprint_of,
 )
 from trans_encoder.distill.preparing import Miner
@@ -65,7 +66,10 @@ def run(
     asked = inputs.held_out is not None and any(vote.ask == 1 for vote in inputs.teachers)
     first, later = first_pairs(config, pairs, miner=miner)
     renewed = config.cycles - 1 if miner is not None else 1 if later is not None else 0
-    stages = partial(_stage_count, config, renewed=renewed, asked=asked)
+    team, teachers = inputs.team, inputs.teachers
+    embedders = {model.name for member in team for model in embedders_of(member, team, teachers)}
+    embedded = len(embedders) if config.in_batch else 0
+    stages = partial(_stage_count, config, renewed=renewed, asked=asked, embedded=embedded)
     with (
         progress("stages of the run", total=stages(config.cycles)) as advance,
         Run.claim(place, config=settings, origin=inputs.origin, engine=engine, advance=advance) as folder,
@@ -147,16 +151,16 @@ def _run_cycles(team: Team, steps: CycleStages) -> tuple[Team, int]:
     return team, cycle
 
 
-def _stage_count(config: RunConfig, cycles: int, *, renewed: int, asked: bool) -> int:
+def _stage_count(config: RunConfig, cycles: int, *, renewed: int, asked: bool, embedded: int) -> int:
     """Count pairs and starts, the labels and trainings of each cycle, the history, the kept models and the result.
 
     Each start that loses common directions is one stage more, and so are the frozen teachers' scores of held-out pairs.
     Pairs that are mined again, or are new in the second cycle, are one stage more in each of these `renewed` cycles,
-    and so are the start's labels of them.
+    and so are the start's labels of them, and what each of the `embedded` models makes of their sentences.
     """
     kinds, members = len(config.kinds), len(config.members)
     labelled_again = config.anchor or config.teachers or config.scale not in (None, "none")
-    again = min(cycles - 1, renewed) * (2 if labelled_again else 1)
+    again = min(cycles - 1, renewed) * ((2 if labelled_again else 1) + embedded)
     labellings = members if config.strategy == "sequential-ensemble" else 1
     cleared = sum(bool(member.directions) for member in config.members)
-    return 2 + asked + cleared + cycles * kinds * (labellings + members) + again + 1 + kinds * members + 1
+    return 2 + asked + cleared + embedded + cycles * kinds * (labellings + members) + again + 1 + kinds * members + 1

@@ -21,6 +21,7 @@ from trans_encoder.distill.labels.teachers import (
     assemble_teachers,
     check_coverage,
     check_models,
+    embedders_of,
     name_functions,
     views_of,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "check_scores",
     "check_varied",
     "cut",
+    "embedders_of",
     "fingerprint_of",
     "label",
     "name_functions",

@@ -221,6 +221,18 @@ def views_of(member: Member, team: Team, teachers: Sequence[Vote]) -> tuple[Teac
     return tuple(view for view, strong in (*members, *frozen) if strong or not member.supervised)
 
 
+def embedders_of(member: Member, team: Team, teachers: Sequence[Vote]) -> list[ModelRef]:
+    """Return the bi-encoders whose embeddings a member's students learn from: its start, and those that may judge them.
+
+    A start alone has nothing to teach them.
+    """
+    views = {view.name for view in views_of(member, team, teachers)}
+    starts = [other.start for other in team if other.name in views]
+    frozen = [vote.teacher for vote in teachers if isinstance(vote.teacher, ModelRef) and vote.teacher.name in views]
+    others = [*starts, *(teacher for teacher in frozen if teacher.kind == "bi")]
+    return [member.start, *others] if others else []
+
+
 def _may_be_strong(teacher: Teacher) -> bool:
     """Whether a teacher may be stronger than an encoder made without labels: all but such bi-encoders may."""
     return not (isinstance(teacher, ModelRef) and teacher.kind == "bi") or may_know_labels(teacher.source)
