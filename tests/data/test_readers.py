@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -292,6 +293,18 @@ def test_an_arrow_stream_of_the_datasets_library_is_read(tmp_path: Path):
     with pa.ipc.new_stream(str(tmp_path / "data.arrow"), table.schema) as writer:
         writer.write_table(table)
     assert list(PairSet.read(tmp_path / "data.arrow").rows()) == [("x", "y", 1.0)]
+
+
+def test_an_arrow_stream_that_claims_more_than_any_memory_is_refused(tmp_path: Path):
+    table, path, stream = pa.table({"sentence1": ["a"], "sentence2": ["b"]}), tmp_path / "p.arrow", io.BytesIO()
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+    content = stream.getvalue()
+    (body,) = {batch.body.size for batch in list(pa.ipc.MessageReader.open_stream(content))[1:]}
+    assert content.count(struct.pack("<q", body)) == 1
+    path.write_bytes(content.replace(struct.pack("<q", body), struct.pack("<q", 1 << 54)))
+    with pytest.raises(DataError, match="claims to be larger than the memory"):
+        PairSet.read(path)
 
 
 @pytest.mark.parametrize(
