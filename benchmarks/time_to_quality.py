@@ -3,10 +3,10 @@
     python benchmarks/time_to_quality.py --model MODEL --data-dir DATA --pairs 8000 --seeds 0,1,2 --json time.json
 
 Published: one cycle of preset `small` with sentence-transformers' trainers, `encode` and `predict` (`published.py`),
-timed from loading the model to the last step; its final dev scores are the goal. Ours: a run with the defaults and the
-same dev set, timed from its call; every validation notes the clock. Only students count, not the start, which may have
-the goal's score before anything is done. Judging is part of our time, not of theirs. With `--cross` ours begins
-cross-encoders from another model, with `--teacher` it has frozen teachers.
+timed from loading the model to the last step; its final dev scores are the goal. Ours: a whole run with the defaults
+and the same dev set, timed from its call; every validation notes the clock. Only students count, not the start, which
+may have the goal's score before anything is done. Judging is part of our time, not of theirs. With `--cross` ours
+begins cross-encoders from another model, with `--teacher` it has frozen teachers.
 
 Both sides of a seed can be measured in calls of their own (`--side`), which go on with the same file. On a machine that
 has other work the seconds of CPU time are the better measure: give every call one thread (`OMP_NUM_THREADS=1`).
@@ -81,7 +81,7 @@ def ours(arguments: argparse.Namespace, pairs: PairSet, judge: TimedJudge, *, se
     """Do a run; return its validations, the start's apart from the students', and its time as a whole."""
     PairTokeniser.forget()
     member = f"{arguments.model}={arguments.cross}" if arguments.cross else arguments.model
-    settings = parse_overrides(arguments.set) | {"cycles": 1, "seed": seed, "teachers": arguments.teacher}
+    settings = parse_overrides(arguments.set) | {"seed": seed, "teachers": arguments.teacher}
     TimedJudge.clock, TimedJudge.seen = Clock(), []
     with tempfile.TemporaryDirectory() as folder:
         result = run(make_config([member], overrides=settings), pairs, out=folder, judge=judge)

@@ -106,7 +106,7 @@ def condition(random: Random, _folder: Path) -> Surprise:
 
 
 @cache
-def _sound_folder() -> Path:
+def sound_answers() -> Path:
     """Make an index and the folder of its duplicates with an audit begun, once for all cases."""
     root = Path(mkdtemp(prefix="fuzz-answers-"))
     atexit.register(shutil.rmtree, root, ignore_errors=True)
@@ -123,7 +123,7 @@ def _sound_folder() -> Path:
 def _copied(name: str, folder: Path) -> Path:
     """Copy a sound folder; all cases of a campaign share one place."""
     shutil.rmtree(folder / name, ignore_errors=True)
-    return Path(shutil.copytree(_sound_folder() / name, folder / name))
+    return Path(shutil.copytree(sound_answers() / name, folder / name))
 
 
 def _damaged(name: str, read: Callable[[Path], object]) -> Target:

@@ -89,6 +89,7 @@ def _work(cases: list[int], pipe: Any, *, seed: int) -> None:
     in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (in_use + _MEMORY, in_use + _MEMORY))
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
+        tempfile.tempdir = folder  # the process ends without cleaning up what targets make for themselves
         for case in cases:
             begun = os.times().elapsed
             surprise = _one(case, Path(folder), seed=seed)

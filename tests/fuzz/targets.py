@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from fuzz import answers
+from fuzz import answers, models
 from fuzz.counting import count_nonblank
 from fuzz.mutation import TOKENS, mutate
 from fuzz.reading import TABLES, Surprise, Target, quietly, unexplained
+from fuzz.requests import requests
 from fuzz.sound import arrow_bytes, markdown, plain_text, table
 from trans_encoder.config import JobConfig, RunConfig, load_config, parse_overrides
 from trans_encoder.data.pairs import PairSet
@@ -226,6 +227,10 @@ TARGETS: dict[str, tuple[Target, int]] = {
     "duplicates folder": (answers.damaged_duplicates, 6),
     "audit answers": (answers.audit_answers, 6),
     "growing index": (answers.grown_index, 2),
+    "requests": (requests, 15),
+    "bi-encoder folder": (models.damaged_bi, 2),
+    "cross-encoder folder": (models.damaged_cross, 2),
+    "ensemble folder": (models.damaged_ensemble, 2),
     "gzip bombs": (bomb, 0),
 }
 """Each target and its share of the cases; bombs are few, because each takes a second."""

@@ -174,12 +174,14 @@ def serve_until_killed(index, folder, pipe):
         ("/audit/answer", b'{"number": 99999, "answer": "same"}'),
         ("/audit/answer", b'{"number": 0, "answer": "perhaps"}'),
         ("/nowhere", b"{}"),
+        ("/health", b"{}"),
+        ("/same", b'{"text": "\\ud800\xff"}'),
     ],
 )
 def test_a_malformed_request_is_refused_with_a_reason(client, path, body):
     status, answer, _ = client.raw("POST", path, body, {"Content-Type": "application/json"})
     assert 400 <= status < 500
-    assert json.loads(answer)
+    assert json.loads(answer)["error"]
 
 
 def test_random_bytes_never_break_it(client):

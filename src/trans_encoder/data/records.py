@@ -199,7 +199,9 @@ def arrow_batches(file: Path, *, kind: str, select: Select) -> Iterator[pa.Recor
     except (pa.ArrowException, UnicodeDecodeError, OSError, MemoryError) as error:
         # A damaged length may ask for more bytes than any machine has.
         reason = str(error) or "a part of it claims to be larger than the memory"
-        raise DataError(f"{file}: not a whole {kind.capitalize()} file ({reason}); make or download it again") from error
+        raise DataError(
+            f"{file}: not a whole {kind.capitalize()} file ({reason}); make or download it again"
+        ) from error
 
 
 def _ipc_batches(source: IO[bytes]) -> Iterator[pa.RecordBatch]:

@@ -5,7 +5,6 @@ scores that it gave to a sample of pairs. A score is looked up among the model's
 different ranges count alike, and a pair's score does not depend on the other pairs.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -17,7 +16,7 @@ import numpy.typing as npt
 from trans_encoder.data import PairSet, Scores, TestSet
 from trans_encoder.encoders import Encoder, RankSharded, Scorer, fingerprint, load_encoder
 from trans_encoder.errors import ConfigurationError
-from trans_encoder.files import atomic_folder, check_replaceable, write_json
+from trans_encoder.files import atomic_folder, check_replaceable, read_json, write_json
 
 _ENSEMBLE = "ensemble.json"
 _QUANTILES = 201
@@ -53,7 +52,7 @@ class Ensemble:
         """Open a saved ensemble."""
         folder = Path(folder).expanduser()
         try:
-            saved = json.loads((folder / _ENSEMBLE).read_text(encoding="utf-8"))
+            saved = read_json(folder / _ENSEMBLE)
             parts = [Part(**{**part, "folder": folder / part["folder"]}) for part in saved["parts"]]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigurationError(f"{folder} does not hold a saved ensemble ({error}); save it again") from error

@@ -20,6 +20,7 @@ try:
     from fastapi import FastAPI, Query, Request, Response
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse
+    from starlette.exceptions import HTTPException
 except ModuleNotFoundError:
     raise MissingExtraError("fastapi", extra="serve") from None
 
@@ -112,6 +113,10 @@ def make_app(service: Service, *, token: str | None = None, hosts: frozenset[str
 
 
 def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(HTTPException)
+    async def http_error(_request: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse({"error": str(error.detail)}, status_code=error.status_code, headers=error.headers)
+
     @app.exception_handler(RequestValidationError)
     async def invalid(_request: Request, error: RequestValidationError) -> JSONResponse:
         # What was sent is not sent back: it may hold what JSON cannot.
