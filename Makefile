@@ -23,7 +23,7 @@ $(READY): pyproject.toml constraints.txt
 test: $(READY) ## Run the tests, offline, on two cores
 	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 -q $(TEST_ARGS)
 
-faults: $(READY) ## Kill, starve and damage real runs and other jobs some 550 times: FAULTS_ARGS="--seed 1"
+faults: $(READY) ## Kill, starve and damage real runs and other jobs some 900 times: FAULTS_ARGS="--seed 1"
 	cd tests && OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 ../$(BIN)/python -m faults $(FAULTS_ARGS)
 
 fuzz: $(READY) ## Try 20,000 malformed inputs on every reader: FUZZ_ARGS="--seed 1"

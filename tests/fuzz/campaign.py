@@ -17,7 +17,10 @@ from typing import Any
 from fuzz.targets import TARGETS
 
 SECONDS = 60.0
-"""What a case may take before it counts as a hang; a busy machine is slow, a hang is for ever."""
+"""What a case may take of a CPU before it counts as a hang; on a busy machine that may be long on the clock."""
+
+_WAITS = 10
+"""How many times that it may take on the clock; what hangs may need no CPU."""
 
 _MEMORY = 6 << 30
 _BOMB_EVERY = 4000
@@ -66,23 +69,35 @@ def _forked(cases: list[int], *, seed: int, seconds: float) -> Iterator[dict[str
             _work(cases, pipe, seed=seed)
         os._exit(0)
     os.close(writer)
-    reported, hung = 0, False
+    reported, hung, waited, used = 0, False, 0, _cpu_seconds(child)
     with open(reader, buffering=1) as pipe:  # noqa: PTH123
         while reported < len(cases):
             if not select.select([pipe], [], [], seconds)[0]:
+                waited += 1
+                if waited < _WAITS and _cpu_seconds(child) - used < seconds:
+                    continue
                 os.kill(child, signal.SIGKILL)
                 hung = True
                 break
             line = pipe.readline()
             if not line:
                 break
-            reported += 1
+            reported, waited, used = reported + 1, 0, _cpu_seconds(child)
             yield json.loads(line)
     _, status = os.waitpid(child, 0)
     if hung:
         yield {"surprise": f"hangs: not done after {seconds:g} seconds"}
     elif reported < len(cases):
         yield {"surprise": f"the process died: {os.waitstatus_to_exitcode(status)}"}
+
+
+def _cpu_seconds(process: int) -> float:
+    """Return the CPU time that a process has used, 0 once it has ended."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _work(cases: list[int], pipe: Any, *, seed: int) -> None:
