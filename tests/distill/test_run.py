@@ -18,8 +18,10 @@ from trans_encoder.data.tasks import TestSet
 from trans_encoder.distill.cycle import stage_seed
 from trans_encoder.distill.distil import distil
 from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
+from trans_encoder.distill.planning import plan_run
 from trans_encoder.distill.results.cards import escaped
 from trans_encoder.distill.results.result import Result
+from trans_encoder.distill.run import first_pairs
 from trans_encoder.distill.selection import Candidate, choose
 from trans_encoder.distill.team import assemble
 from trans_encoder.distill.work import Student
@@ -438,6 +440,19 @@ def test_a_small_first_cycle_without_a_gain_does_not_end_the_run(bert, pairs, de
     settings = {**TINY_RUN, **still, "first_share": 0.25, "patience": 1, "cycles": 3, "formulation": "bi"}
     result = distil(pairs, str(bert), dev=dev, out=tmp_path / "run", **settings)
     assert result.cycles == 2
+
+
+def test_a_plan_counts_the_share_of_the_first_cycle(bert, pairs, dev):
+    config = make_config([str(bert)], overrides={**TINY_RUN, "first_share": 0.25, "cycles": 3})
+    plan = plan_run(config, pairs, dev=TestSet("dev", dev))
+    assert plan.seconds == pytest.approx(2.25 * sum(stage.seconds for stage in plan.stages))
+
+
+def test_one_cycle_and_mined_pairs_are_never_a_share(pairs):
+    several = make_config(["model"], overrides={"first_share": 0.25, "cycles": 2})
+    assert first_pairs(several.model_copy(update={"cycles": 1}), pairs, miner=None) == (pairs, None)
+    assert first_pairs(several, pairs, miner=object()) == (pairs, None)
+    assert len(first_pairs(several, pairs, miner=None)[0]) == round(len(pairs) / 4)
 
 
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name.startswith("paper")])

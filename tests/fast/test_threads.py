@@ -83,6 +83,8 @@ def test_a_killed_training_with_dropout_continues_to_the_same_weights(fast, bert
     with pytest.raises(KeyboardInterrupt):
         trained(bert, dev, tmp_path / "killed", judge=killing, fast=fast)
     assert list((tmp_path / "killed").glob("checkpoint-*"))
+    if fast:
+        torch.set_num_threads(1)  # continued on a machine with fewer cores
     assert same(whole, trained(bert, dev, tmp_path / "killed", judge=judge, fast=fast))
 
 
