@@ -141,6 +141,16 @@ def test_wrong_folders_numbers_and_answers_are_refused(folder, tmp_path):
         Audit.open(folder)
 
 
+def test_a_damaged_plan_is_refused_briefly(folder):
+    Audit.open(folder, pairs=4)
+    plan = json.loads((folder / "audit.json").read_text())
+    plan["pairs"][0]["x" * 30_000] = 1
+    (folder / "audit.json").write_text(json.dumps(plan))
+    with pytest.raises(DataError, match=r"audit\.json cannot be read") as caught:
+        Audit.open(folder)
+    assert len(str(caught.value)) < 1000
+
+
 def test_the_bound_is_the_exact_one():
     # With nothing wrong the bound has a closed form; the other is from tables of Clopper and Pearson's interval.
     assert lower_bound(20, 20, confidence=0.95) == pytest.approx(0.05 ** (1 / 20))

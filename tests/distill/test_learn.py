@@ -66,6 +66,14 @@ def test_scores_of_people_are_mapped_and_a_dev_set_chooses(bert, dev, tmp_path):
     assert encoder.kind == "bi"
 
 
+@pytest.mark.parametrize("score_range", [None, (-1, 1)])
+def test_a_score_that_rounding_left_just_outside_is_the_end_of_the_range(tmp_path, score_range):
+    scored = PairSet.from_lists(["a", "b", "c"], ["d", "e", "f"], scores=[1.0009, -1.0009, 0.0])
+    write_pairs(scored, tmp_path / "labels.jsonl")
+    read = read_labels(tmp_path / "labels.jsonl", score_range=score_range)
+    assert read.scores.tolist() == ([1, -1, 0] if score_range is None else [1, 0, 0.5])
+
+
 def test_a_students_prompts_are_saved(bert, dev, tmp_path):
     member = MemberConfig(bi=str(bert), prompt="quiet: ", pooling="cls")
     encoder = learn(dev, member, kind="bi", out=tmp_path / "out", **QUICK)

@@ -19,6 +19,7 @@ from trans_encoder.files import atomic_file, read_json, sha256, write_json
 PLAN, ANSWERS, DEV, PROMISED = "audit.json", "audit.jsonl", "audit-dev.jsonl", "promised.jsonl"
 Answer = Literal["same", "not the same", "unsure"]
 ANSWER_NAMES: tuple[Answer, ...] = get_args(Answer)
+_REASON = 300  # a damaged file may put any amount of text into an error
 _BEYOND = 0.5
 """Pairs beyond the decision that are sampled too, as a share of those before it."""
 
@@ -76,7 +77,8 @@ class Audit:
             chosen = [AuditPair(**one) for one in plan["pairs"]]
             audit = cls(place, chosen, plan["bands"], plan["band_size"], {})
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{place / PLAN} cannot be read ({error}); move it away to begin again") from error
+            reason = str(error)[:_REASON]
+            raise DataError(f"{place / PLAN} cannot be read ({reason}); move it away to begin again") from error
         audit._read_answers()
         return audit
 
@@ -153,7 +155,10 @@ class Audit:
                 if number not in self._by_number or answer not in (*ANSWER_NAMES, None):
                     raise ValueError("no such pair or answer")
             except (ValueError, KeyError, TypeError, RecursionError) as error:
-                raise DataError(f"{path}, line {place} cannot be read ({error}); correct or remove the line") from error
+                reason = str(error)[:_REASON]
+                raise DataError(
+                    f"{path}, line {place} cannot be read ({reason}); correct or remove the line"
+                ) from error
             self.answers.pop(number, None)
             if answer is not None:
                 self.answers[number] = answer

@@ -76,7 +76,10 @@ def read_labels(
         raise DataError(
             f"{labels}: all {len(scores):,} scores are {scores[0]:g}; there is nothing to learn from equal scores"
         )
-    return pairs if score_range is None else pairs.with_scores((scores - low) / (high - low))
+    inside = scores.clip(low, high)  # rounding may have left a score just outside
+    if score_range is not None:
+        inside = (inside - low) / (high - low)
+    return pairs if np.array_equal(inside, scores) else pairs.with_scores(inside)
 
 
 def learn(
