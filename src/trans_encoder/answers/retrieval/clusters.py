@@ -19,7 +19,7 @@ _CLUSTER = 512
 _TRAINING = 64
 """Vectors for each cluster that k-means looks at."""
 _ITERATIONS = 6
-_POOL = 128
+_POOL = 256
 """Vectors that a query is compared with in 16 bits, at the least."""
 _BLOCK = 1 << 16
 

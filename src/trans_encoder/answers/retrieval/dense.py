@@ -19,8 +19,8 @@ from trans_encoder.progress import progress
 
 EXACT = 20_000
 """The largest number of vectors that is searched exhaustively."""
-_PROBED = 96
-_WIDE = 64
+_PROBED = 160
+_WIDE = 128
 """Neighbours of each text that a search in clusters looks for; see `Nearest`."""
 _BLOCK = 8192
 
