@@ -51,9 +51,7 @@ def with_faiss(vectors, chosen, folder, clock):
     clock.note("open")
     found = np.concatenate([dense.search(vectors[[row]], NEAREST + 1)[0] for row in chosen])
     clock.note("single searches")
-    near = np.empty((len(vectors), NEAREST), dtype=np.int64)
-    for queries, positions, _ in dense.neighbours(NEAREST):
-        near[queries] = positions
+    near = dense.neighbours(NEAREST).positions
     clock.note("neighbours of all")
     return found, near[chosen]
 
