@@ -81,6 +81,14 @@ NEW_FEATURES = {
         "evaluation/ensembles.py",
     ),
     "mteb": ("evaluation/mteb.py",),
+    "every cosine of a batch": (
+        "distill/cycle.py::_embedders _embed _embeddings _in_batch",
+        "distill/preparing.py::Embed",
+        "distill/team.py::_in_batch",
+        "distill/work.py::Embedded",
+        "encoders/in_batch.py",
+        "encoders/training.py::InBatchDistillation",
+    ),
     "weak starts, tuning by teachers": (
         "distill/bootstrap/similarities.py",
         "distill/bootstrap/stage.py::check_teachers",
