@@ -118,6 +118,17 @@ def test_what_is_cut_of_the_texts_is_told_and_noted(bert, dev, tmp_path):
     assert "1 of 91 texts" in (tmp_path / "out" / "bi" / "README.md").read_text(encoding="utf-8")
 
 
+def test_labels_that_a_cross_encoder_cannot_reach_are_counted_and_told(bert, dev, tmp_path):
+    write_pairs(dev.with_scores(np.asarray(dev.scores) * 2 - 1), tmp_path / "labels.jsonl")
+    arguments = ["learn", tmp_path / "labels.jsonl", "--model", bert, *SETTINGS, "--set", "epochs=1"]
+    below = int((np.asarray(dev.scores) < 0.4995).sum())
+    told = f"{below} of 48 labels were outside [0, 1]; the BCE loss clamped them"
+    assert told in run(*arguments, "--kind", "cross", "--out", tmp_path / "clamped").stderr
+    mapped = run(*arguments, "--kind", "cross", "--range=-1,1", "--out", tmp_path / "mapped")
+    cosines = run(*arguments, "--kind", "bi", "--out", tmp_path / "cosines")
+    assert "outside" not in mapped.stderr + cosines.stderr
+
+
 def test_labels_without_anything_to_learn_are_refused(pairs, dev, tmp_path):
     with pytest.raises(DataError, match="no scores to learn"):
         read_labels(pairs)

@@ -32,7 +32,13 @@ def print_result(result: Mapping[str, Any], *, as_json: bool, shown: Shown) -> N
         return
     for part in [shown] if isinstance(shown, str | Table) else shown:
         # Scripts read this text as well: no wrapping, and no markup, since a path may contain brackets.
-        typer.echo(part) if isinstance(part, str) else Console(markup=False, highlight=False).print(part)
+        if isinstance(part, str):
+            typer.echo(part)
+            continue
+        if part.title:
+            typer.echo(part.title)  # by rich it would be wrapped to the width of the table
+            part.title = None
+        Console(markup=False, highlight=False).print(part)
 
 
 def is_unicode(stream: TextIO) -> bool:

@@ -174,6 +174,7 @@ class Learn:
         cuts = training.cuts
         if cuts is not None and cuts.cut and is_first_rank():
             logger.warning("in the training, %s", cuts)
+        self._say_what_is_outside()
         record = LearningRecord(
             kind=self.kind,
             seed=self.settings.seed,
@@ -192,6 +193,17 @@ class Learn:
             score=training.best_score,
         )
         save_trained(path, training.encoder, record, card=card)
+
+    def _say_what_is_outside(self) -> None:
+        """Say how many labels the loss cannot take as they are."""
+        scores = np.asarray(self.labelled.scores)
+        outside = int(((scores < -ROUNDING) | (scores > 1 + ROUNDING)).sum())
+        if outside and self.plan.loss == "bce" and self.plan.negatives == "clamp" and is_first_rank():
+            logger.warning(
+                "%s of %s labels were outside [0, 1]; the BCE loss clamped them (--range -1,1 maps them into it)",
+                f"{outside:,}",
+                f"{len(scores):,}",
+            )
 
     def load(self) -> Encoder:
         """Load what the student starts from."""

@@ -198,7 +198,7 @@ def explained(name: str | Path) -> Iterator[None]:
     except _LOADING_ERRORS as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ConfigurationError(
-            f"model {name} could not be loaded: {reason}. Expected a folder or hub name of an encoder that "
+            f"model {name} could not be loaded: {reason.rstrip('.')}. Expected a folder or hub name of an encoder that "
             f"transformers knows, with safetensors weights; without a network, give a local folder"
         ) from error
 
