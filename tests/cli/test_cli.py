@@ -257,6 +257,11 @@ class TestEvaluate:
         result = run_json("evaluate", bert, "--kind", "cross", "--test", files / "dev.jsonl")
         assert result["models"] == [f"{bert} (cross)"]
 
+    def test_options_of_files_are_refused_for_a_task(self, files, models):
+        task = ("evaluate", models / "bi", "--task", "sts-b", "--data-dir", files)
+        for option in (("--columns", "a,b,c"), ("--skip-bad",)):
+            assert "for files of your own" in fail(*task, *option, code=2)
+
     def test_a_task_or_files_but_not_both(self, files, models):
         message = fail("evaluate", models / "bi", code=2)
         assert "--task NAME or --test FILE" in message

@@ -35,6 +35,8 @@ def evaluate(
 
     if (task is None) == (not test):
         raise ConfigurationError("give either --task NAME or --test FILE (repeatable)")
+    if task is not None and (reading.columns or reading.skip_bad):
+        raise ConfigurationError("--columns and --skip-bad are for files of your own (--test), not for --task")
     with show_progress():
         if task is not None:
             tests: Task | dict[str, TestSet] = load_task(task, data_dir=data_dir, tests_only=True)
