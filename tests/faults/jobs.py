@@ -9,16 +9,19 @@ from pathlib import Path
 from conftest import contents, graded
 from faults.laboratory import PLAN, Laboratory, Problem, forked, stages
 from trans_encoder.answers.audit import Audit
-from trans_encoder.answers.duplicates import find_duplicates
+from trans_encoder.answers.duplicates import Duplicates, find_duplicates
 from trans_encoder.answers.index import Index, build_index
 from trans_encoder.data import Corpus, Text
 from trans_encoder.distill.bootstrap import bootstrap
 from trans_encoder.distill.distil import distil
 from trans_encoder.distill.learn import learn
 from trans_encoder.distill.results import ensemble_run
+from trans_encoder.errors import DataError
 from trans_encoder.exporting import export
 
 _ANSWERS = 6
+_NAME_THE_FOLDER = {"start.json", "result.json"}
+"""Records of a run from text, whose first bi-encoder lies in the run folder."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,9 @@ def other_jobs(lab: Laboratory, root: Path) -> list[Job]:
         find_duplicates(texts, models=model).save(folder)
 
     def audit(folder: Path) -> None:
-        if not (folder / "duplicates.json").exists():  # written last
+        try:
+            Duplicates.open(folder)
+        except DataError:  # not there, or not whole
             found.save(folder)
         begun, confirmed = Audit.open(folder, pairs=_ANSWERS), folder.with_suffix(".confirmed")
         known = confirmed.read_text().splitlines() if confirmed.exists() else []
@@ -115,5 +120,11 @@ def _content(folder: Path) -> dict[str, bytes]:
         lines = [json.loads(line) for line in answers.splitlines()]
         found["audit.jsonl"] = json.dumps([(line["number"], line["answer"]) for line in lines]).encode()
     if (folder / "manifest.json").exists():
-        found["manifest.json"] = json.dumps(stages(folder), sort_keys=True).encode()
-    return found
+        finished = stages(folder)
+        for name in _NAME_THE_FOLDER & finished.keys():
+            del finished[name]["files"]  # checksums of what is compared without the folder's name
+        found["manifest.json"] = json.dumps(finished, sort_keys=True).encode()
+    return {
+        name: content.replace(str(folder).encode(), b"RUN") if name in _NAME_THE_FOLDER else content
+        for name, content in found.items()
+    }

@@ -191,7 +191,7 @@ def test_workers_end_with_a_killed_owner(tmp_path):
 def test_a_worker_that_does_not_see_the_run_folder_says_so(tmp_path):
     from trans_encoder.runs.workers.here import do
 
-    with pytest.raises(RunError, match="does not see the run folder"):
+    with pytest.raises(RunError, match="does not see the folder"):
         do(die, tmp_path / "stage", run=tmp_path, threads=None)
 
 
