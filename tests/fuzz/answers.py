@@ -11,7 +11,7 @@ from tempfile import mkdtemp
 import numpy as np
 import pyarrow as pa
 
-from fuzz.mutation import mutate
+from fuzz.mutation import damage, mutate
 from fuzz.reading import TABLES, Surprise, Target, quietly, unexplained
 from fuzz.sound import plain_text
 from trans_encoder.answers.audit import ANSWERS, Audit
@@ -132,13 +132,7 @@ def _damaged(name: str, read: Callable[[Path], object]) -> Target:
     def target(random: Random, folder: Path) -> Surprise:
         place = _copied(name, folder)
         file = random.choice(sorted(path for path in place.iterdir() if path.name != ".lock"))
-        match random.randrange(4):
-            case 0:
-                file.unlink()
-            case 1:
-                file.write_bytes(b"")
-            case _:
-                file.write_bytes(mutate(random, file.read_bytes()))
+        damage(random, file)
         return quietly(lambda: read(place), name=place)
 
     return target

@@ -9,7 +9,7 @@ from random import Random
 from tempfile import mkdtemp
 
 from conftest import graded, save_model, shape, wordpiece
-from fuzz.mutation import mutate
+from fuzz.mutation import damage
 from fuzz.reading import Surprise, Target, quietly
 from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
 from trans_encoder.evaluation.ensembles import Ensemble, Voter, save_ensemble
@@ -43,13 +43,7 @@ def _damaged(name: str, use: Callable[[Path], object]) -> Target:
         if name == "ensemble":
             files = [place / "ensemble.json"]
         file = random.choice(files)
-        match random.randrange(5):
-            case 0:
-                file.unlink()
-            case 1:
-                file.write_bytes(b"")
-            case _:
-                file.write_bytes(mutate(random, file.read_bytes()))
+        damage(random, file)
         return quietly(lambda: use(place), name=place)
 
     return target

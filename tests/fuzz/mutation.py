@@ -1,6 +1,7 @@
 """From sound bytes to unsound ones: random damage of the kinds that files really have."""
 
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 Mutator = Callable[[Random, bytearray], None]
@@ -97,3 +98,14 @@ _MUTATORS: tuple[Mutator, ...] = (
     *(_flip, _overwrite, _delete, _repeat, _insert, _insert, _insert, _replace_word),
     *(_cut, _move_line, _other_line_ends, _split_field, _huge),
 )
+
+
+def damage(random: Random, file: Path) -> None:
+    """Remove a file, empty it or change some of its bytes."""
+    match random.randrange(4):
+        case 0:
+            file.unlink()
+        case 1:
+            file.write_bytes(b"")
+        case _:
+            file.write_bytes(mutate(random, file.read_bytes()))

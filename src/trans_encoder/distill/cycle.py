@@ -129,7 +129,9 @@ class CycleStages:
         `teachers` are the members that made the labels, if not these.
         """
         if kind == "bi" and self.config.in_batch and self._pairs_made_in(cycle) == cycle:
-            self._embed([model for member in team for model in self._embedders(member)], cycle=cycle)
+            self._embed(
+                [model for member in team for model in embedders_of(member, self._starting, self.frozen)], cycle=cycle
+            )
         self.folder.complete(
             [self._training(member, kind, labels, cycle=cycle, teachers=teachers or team) for member in team]
         )
@@ -214,9 +216,6 @@ class CycleStages:
         )
         return self.stage(path, work, **made_from)
 
-    def _embedders(self, member: Member) -> list[ModelRef]:
-        return embedders_of(member, self._starting, self.frozen)
-
     def _embed(self, models: list[ModelRef], *, cycle: int) -> None:
         """Embed the sentences of a cycle's pairs with these models, each once."""
         pairs = self._pairs(cycle)
@@ -240,7 +239,7 @@ class CycleStages:
 
     def _in_batch(self, member: Member, *, cycle: int) -> Embedded | None:
         """Return what a student learns of the other sentences of a batch."""
-        models = self._embedders(member)
+        models = embedders_of(member, self._starting, self.frozen)
         if not self.config.in_batch or not models:
             return None
         weights = {vote.teacher.name: vote.weight for vote in self.frozen}
