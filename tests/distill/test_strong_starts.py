@@ -234,3 +234,13 @@ def test_new_pairs_of_a_later_cycle_are_embedded_too(start, pairs, tmp_path):
         assert {len(np.load(path)) for path in (tmp_path / place).iterdir()} == {len(sentences)}
     assert not (tmp_path / "cycle-3" / "embeddings").exists(), "those of the second cycle serve"
     assert result.cycles == 3
+
+
+def test_embeddings_that_students_learn_from_label_the_pairs_as_the_models_would(start, roberta, pairs, tmp_path):
+    settings = {**SHORT, "formulation": "bi", "in_batch": 1.0, "scale": "rank"}
+    distil(pairs, str(start), teachers=[str(start), str(roberta)], out=tmp_path, **settings)
+    labels = PseudoLabels.open(tmp_path / "cycle-1" / "labels-bi.parquet")
+    for model, scores in zip((start, start, roberta), labels.by_teacher.values(), strict=True):
+        own = BiEncoder.load(model).score(labels.pairs)
+        assert np.abs(scores - own).max() < 1e-3  # 16-bit unit vectors
+        assert np.corrcoef(scores, own)[0, 1] > 0.9999

@@ -97,6 +97,7 @@ class CycleStages:
             work = ScoreHeldOut(cast(PairSet, self.held_out), tuple(vote.teacher for vote in votes))
             self.folder.complete([self.stage(self.layout.held_out, work)])
         self._starting = self._without_directions(team)
+        self._embed(cycle=1)
         return self._starting
 
     def renew_pairs(self, team: Team, *, cycle: int) -> None:
@@ -111,6 +112,7 @@ class CycleStages:
         else:
             return
         self.folder.complete([stage])
+        self._embed(cycle=cycle)
         if self.config.anchor or self.frozen or self.config.scale != "none":
             starts = tuple(member.start for member in team)
             self.folder.complete([self._labelling(self._start_labels(cycle), starts, cycle=cycle)])
@@ -128,10 +130,6 @@ class CycleStages:
 
         `teachers` are the members that made the labels, if not these.
         """
-        if kind == "bi" and self.config.in_batch and self._pairs_made_in(cycle) == cycle:
-            self._embed(
-                [model for member in team for model in embedders_of(member, self._starting, self.frozen)], cycle=cycle
-            )
         self.folder.complete(
             [self._training(member, kind, labels, cycle=cycle, teachers=teachers or team) for member in team]
         )
@@ -167,6 +165,10 @@ class CycleStages:
             "pairs": self.folder.digest(pairs),
             "teachers": {teacher.name: self.digest(teacher) for teacher in teachers},
         }
+        encoders = (*teachers, *(vote.teacher for vote in self.frozen))
+        embedded = {model: self._embeddings(model, cycle=cycle) for model in self._embedders() if model in encoders}
+        if embedded:
+            made_from["embeddings"] = [self.folder.digest(file) for file in embedded.values()]
         anchor = None
         if anchored:
             anchor = Anchor(start_labels, float(self.config.anchor or 0))
@@ -180,6 +182,7 @@ class CycleStages:
             scale=self.config.scale or "none",
             known=None if path == start_labels or not self.frozen else start_labels,
             earlier=tuple(self._start_labels(before) for before in range(1, self._pairs_made_in(cycle))),
+            embedded=embedded,
         )
         stage = self.stage(path, work, **made_from)
         return replace(stage, parts=parts(path, work.shards(), root=self.folder.path))
@@ -216,22 +219,24 @@ class CycleStages:
         )
         return self.stage(path, work, **made_from)
 
-    def _embed(self, models: list[ModelRef], *, cycle: int) -> None:
-        """Embed the sentences of a cycle's pairs with these models, each once."""
+    def _embed(self, *, cycle: int) -> None:
+        """Embed the sentences of a cycle's pairs, where students learn from embeddings."""
         pairs = self._pairs(cycle)
-        digest = self.folder.digest(pairs)
-        self.folder.complete(
-            [
-                self.stage(
-                    self._embeddings(model, cycle=cycle),
-                    Embed(model, pairs),
-                    by="any",
-                    pairs=digest,
-                    model=self.digest(model),
-                )
-                for model in dict.fromkeys(models)
-            ]
-        )
+        made_from = {"pairs": self.folder.digest(pairs)}
+        stages = [
+            self.stage(
+                self._embeddings(each, cycle=cycle), Embed(each, pairs), by="any", model=self.digest(each), **made_from
+            )
+            for each in self._embedders()
+        ]
+        self.folder.complete(stages)
+
+    def _embedders(self) -> list[ModelRef]:
+        """Return the bi-encoders whose embeddings students learn from, each once."""
+        if not self.config.in_batch:
+            return []
+        team = self._starting
+        return list(dict.fromkeys(each for member in team for each in embedders_of(member, team, self.frozen)))
 
     def _embeddings(self, model: ModelRef, *, cycle: int) -> Path:
         made_in = self._pairs_made_in(cycle)

@@ -100,15 +100,19 @@ class ScoreHeldOut:
 
 @dataclass(frozen=True)
 class Embed:
-    """Embed each distinct sentence of the pairs, for in-batch distillation."""
+    """Embed each distinct sentence of the pairs, for in-batch distillation and for the model's own labels."""
 
     model: ModelRef
     pairs: Path
 
     def __call__(self, path: Path) -> None:
         """Write unit vectors."""
-        sentences = PairSet.open(self.pairs).distinct().sentences
-        vectors = unit_vectors(cast(BiEncoder, self.model.load()).encode(sentences))
+        pairs = PairSet.open(self.pairs)
+        try:
+            encoder = cast(BiEncoder, self.model.load_for(pairs))
+        except DataError as error:
+            raise RunError(f"embeddings of {self.model.name}: {error}") from error
+        vectors = unit_vectors(encoder.encode(pairs.distinct().sentences))
         with atomic_file(path) as temporary, temporary.open("wb") as file:
             np.save(file, vectors)
 

@@ -80,8 +80,8 @@ class ModelRef:
         encoder.precision = self.precision
         return encoder
 
-    def score(self, pairs: PairSet) -> Scores:
-        """Load the model, score pairs, let it go; refuse texts that are mostly unknown to it."""
+    def load_for(self, pairs: PairSet) -> Encoder:
+        """Load the model; refuse texts that are mostly unknown to it."""
         encoder = self.load()
         unknown = encoder.tokeniser.unknown_share(pairs, max_tokens=encoder.max_tokens)
         if unknown > _MOST_UNKNOWN:
@@ -89,6 +89,11 @@ class ModelRef:
                 f"{unknown:.0%} of the texts' tokens are unknown to {self.name} ({self.source}), so its scores mean "
                 f"nothing; give a model that knows the language and script, such as a multilingual one"
             )
+        return encoder
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Load the model, score pairs, let it go."""
+        encoder = self.load_for(pairs)
         scores = encoder.score(pairs)
         if self.kind == "cross" and self.both_orders:
             return np.asarray((scores + encoder.score(pairs.swapped())) / 2, dtype=np.float32)

@@ -4,8 +4,8 @@ Each is a small immutable object that is called with the path of its result. It 
 so that it can be sent to another process.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -17,6 +17,7 @@ from trans_encoder.distill.judges import Judge
 from trans_encoder.distill.labels import (
     Cached,
     Consensus,
+    Cosines,
     Known,
     LabelShard,
     PseudoLabels,
@@ -72,6 +73,8 @@ class Label:
     """Labels of the same pairs that hold the frozen teachers' scores already."""
     earlier: tuple[Path, ...] = ()
     """Labels of other pairs, some of which may be among these; no teacher is asked twice about a pair."""
+    embedded: Mapping[ModelRef, Path] = field(default_factory=dict)
+    """Where the pairs' sentences are embedded already, for the bi-encoders that have done so."""
 
     def __call__(self, path: Path) -> None:
         """Put the shards together, making those that are missing, and write the labels."""
@@ -90,10 +93,10 @@ class Label:
 
     def _sharded(self) -> list[ModelRef]:
         """Return the encoders that score every pair now: members, and frozen ones that have not done so yet."""
-        if self.known is not None or self.earlier:
-            return list(self.teachers)
-        frozen = (vote.teacher for vote in self.frozen if vote.ask == 1)
-        return [*self.teachers, *(each for each in frozen if isinstance(each, ModelRef))]
+        encoders: list[Teacher] = [*self.teachers]
+        if self.known is None and not self.earlier:
+            encoders += [vote.teacher for vote in self.frozen if vote.ask == 1]
+        return [each for each in encoders if isinstance(each, ModelRef) and each not in self.embedded]
 
     def _put_together(self, folder: Path) -> PseudoLabels:
         shards = self.shards()
@@ -102,17 +105,20 @@ class Label:
             for each in self._sharded()
         }
 
-        def source(teacher: Teacher) -> Teacher:
-            """Return where a frozen teacher's scores come from: labels, shards, or the teacher itself."""
-            if self.known is not None:
-                return Known(teacher, self.known)
+        def source(teacher: Teacher, known: Path | None = None) -> Teacher:
+            """Return where a teacher's scores come from: labels, embeddings, shards, or the teacher itself."""
+            if known is not None:
+                return Known(teacher, known)
+            if isinstance(teacher, ModelRef) and teacher in self.embedded:
+                return Cosines(teacher, self.embedded[teacher])
             if isinstance(teacher, ModelRef) and teacher in sharded:
                 return sharded[teacher]
             return Cached(teacher, self.earlier)
 
-        members = [Vote(sharded[each]) for each in self.teachers]
+        members = [Vote(source(each)) for each in self.teachers]
         frozen = [
-            replace(vote, teacher=source(vote.teacher), ask=1.0 if self.known else vote.ask) for vote in self.frozen
+            replace(vote, teacher=source(vote.teacher, self.known), ask=1.0 if self.known else vote.ask)
+            for vote in self.frozen
         ]
         try:
             labels = label(PairSet.open(self.pairs), [*members, *frozen], cycle=self.cycle, scale=self.scale)

@@ -14,7 +14,7 @@ from trans_encoder.distill.labels.pseudo_labels import (
     with_hard_pairs,
 )
 from trans_encoder.distill.labels.scales import uniform_ranks
-from trans_encoder.distill.labels.stored import Cached, Known, LabelShard, Sharded, cut, parts
+from trans_encoder.distill.labels.stored import Cached, Cosines, Known, LabelShard, Sharded, cut, parts
 from trans_encoder.distill.labels.teachers import (
     Consensus,
     ScoreFunction,
@@ -29,6 +29,7 @@ from trans_encoder.distill.labels.teachers import (
 __all__ = [
     "Cached",
     "Consensus",
+    "Cosines",
     "Known",
     "LabelShard",
     "PseudoLabels",

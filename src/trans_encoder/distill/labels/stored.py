@@ -107,6 +107,24 @@ class Sharded(_Stored):
 
 
 @dataclass(frozen=True)
+class Cosines(_Stored):
+    """A bi-encoder whose embeddings of the sentences of the very pairs are in a file, as unit vectors."""
+
+    embeddings: Path
+    needs_all_pairs = True
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Return the cosine of each pair."""
+        vectors = np.load(self.embeddings, mmap_mode="r")
+        index = pairs.distinct().index
+        scores = np.empty(len(pairs), dtype=np.float32)
+        for start in range(0, len(pairs), SHARD_PAIRS):
+            left, right = (vectors[index[start : start + SHARD_PAIRS, side]].astype(np.float32) for side in (0, 1))
+            scores[start : start + SHARD_PAIRS] = np.einsum("ij,ij->i", left, right)
+        return scores
+
+
+@dataclass(frozen=True)
 class Known(_Stored):
     """A frozen teacher whose scores of the very pairs are in a label file: it is not asked again."""
 
