@@ -24,11 +24,11 @@ class Counting:
 
     def __init__(self, embedder):
         self._encoder = embedder.encoders[0]
-        self.name, self.seen = self._encoder.name, []
+        self.name, self.prompts, self.seen = self._encoder.name, self._encoder.prompts, []
 
-    def encode(self, texts):
+    def encode(self, texts, *, side=1):
         self.seen += texts
-        return self._encoder.encode(texts)
+        return self._encoder.encode(texts, side=side)
 
     def fingerprint(self):
         return self._encoder.fingerprint()
@@ -163,7 +163,7 @@ def test_workers_that_were_killed_continue_and_make_the_same_index(tmp_path, mon
 
 
 def test_a_worker_with_another_version_of_the_model_refuses(tmp_path, static, sentences):
-    work = shards.EmbedShard(tuple(sentences[:2]), (str(static),), ({"model.safetensors": "another"},), False)
+    work = shards.EmbedShard(tuple(sentences[:2]), (str(static),), (), ({"model.safetensors": "another"},), False)
     with pytest.raises(RunError, match=r"is not the model that this index is made with"):
         work(tmp_path / "shard.npy")
 

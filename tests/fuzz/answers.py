@@ -22,6 +22,7 @@ from trans_encoder.answers.index import Index, build_index
 from trans_encoder.answers.retrieval import Embedder
 from trans_encoder.data import Corpus
 from trans_encoder.distill.learn import read_labels
+from trans_encoder.encoders.prompts import Prompt
 from trans_encoder.errors import ConfigurationError, DataError
 
 _TEXTS = ["the flight was cancelled", "the flight was not cancelled", "flight got cancelled", "a wooden boat", "a boat"]
@@ -33,12 +34,13 @@ class Letters:
     kind = "bi"
     name = "letters"
     max_tokens = 512
+    prompts = (Prompt(), Prompt())
 
     def fingerprint(self) -> dict[str, str]:
         """There is but one."""
         return {"letters": "1"}
 
-    def encode(self, texts: list[str]) -> np.ndarray:
+    def encode(self, texts: list[str], *, side: int = 1) -> np.ndarray:
         """Return the counts of 26 letters, normalised."""
         counts = np.array([[text.lower().count(chr(97 + place)) + 0.1 for place in range(26)] for text in texts])
         return (counts / np.linalg.norm(counts, axis=1, keepdims=True)).astype(np.float32)

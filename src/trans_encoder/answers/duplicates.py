@@ -17,6 +17,7 @@ from trans_encoder.answers.probability import Probability, estimate_probability
 from trans_encoder.answers.retrieval import (
     Candidates,
     DenseIndex,
+    EachPrompts,
     Embedded,
     Embedder,
     LexicalIndex,
@@ -39,6 +40,7 @@ def find_duplicates(
     source: Source,
     *,
     models: Sequence[str] | str | None = None,
+    prompts: EachPrompts = None,
     cross: str | CrossEncoder | Sequence[CrossEncoder] | None = None,
     run: Result | str | Path | None = None,
     against: Source | None = None,
@@ -51,16 +53,17 @@ def find_duplicates(
     """Find the rows of a file, corpus, index or list of texts that mean the same.
 
     The models are those of the index or of a finished `run`, or `models` (several are a team) and, to look twice,
-    `cross`. Pairs are accepted up to an expected `precision`, from a `threshold` of the score on, or else where the
-    expected F1 is best. Texts that differ by a negation, number, name or exchanged words alone are kept apart, unless
-    `flips` lets them count as the same. With `against`, rows are compared with those of another source only.
+    `cross`. All rows are embedded with one prompt, that of second texts (see `load_embedder`). Pairs are accepted up to
+    an expected `precision`, from a `threshold` of the score on, or else where the expected F1 is best. Texts that
+    differ by a negation, number, name or exchanged words alone are kept apart, unless `flips` lets them count as the
+    same. With `against`, rows are compared with those of another source only.
     """
     names = [models] if isinstance(models, str) else list(models or [])
     if run is not None:
-        if names or cross is not None:
-            raise ConfigurationError("give either a run or models, not both")
+        if names or cross is not None or prompts is not None:
+            raise ConfigurationError("give either a run or models, not both; a run's models keep their prompts")
         names, cross = models_of(run if isinstance(run, Result) else Result.open(run))
-    embedder = _embedder(source, names, trust_remote_code=trust_remote_code)
+    embedder = _embedder(source, names, prompts, trust_remote_code=trust_remote_code)
     if isinstance(cross, str):
         cross = load_encoder(cross, kind="cross", trust_remote_code=trust_remote_code)
     crosses = [cross] if isinstance(cross, CrossEncoder) else list(cross or [])
@@ -255,7 +258,7 @@ def models_of(result: Result) -> tuple[list[str], list[CrossEncoder]]:
     return [encoder.name for encoder in result.bis.values()], list(result.crosses.values())
 
 
-def _embedder(source: Source, names: Sequence[str], *, trust_remote_code: bool) -> Embedder:
+def _embedder(source: Source, names: Sequence[str], prompts: EachPrompts, *, trust_remote_code: bool) -> Embedder:
     index = _as_index(source)
     if index is not None:
         if names:
@@ -263,13 +266,15 @@ def _embedder(source: Source, names: Sequence[str], *, trust_remote_code: bool) 
                 f"{index.path} is an index and keeps to its own models ({', '.join(index.manifest.models)}); "
                 "leave out the models, or give the file itself"
             )
-        return index.embedder
+        if prompts is None:
+            return index.embedder
+        return Index.open(index.path, prompts=prompts, trust_remote_code=trust_remote_code).embedder
     if not names:
         raise ConfigurationError(
             "no model was given to compare texts with; give a bi-encoder's folder or hub name with --model, "
             "such as sentence-transformers/all-MiniLM-L6-v2, a finished run with --run, or an index"
         )
-    return load_embedder(names, trust_remote_code=trust_remote_code)
+    return load_embedder(names, prompts=prompts, trust_remote_code=trust_remote_code)
 
 
 def _as_index(source: Source) -> Index | None:
@@ -284,7 +289,9 @@ def _embed(source: Source, embedder: Embedder) -> Embedded:
     index = _as_index(source)
     if index is not None:
         if not index.manifest.is_of(embedder):
-            raise ConfigurationError(f"{index.path} was embedded with other models than the texts compared with it")
+            raise ConfigurationError(
+                f"{index.path} was embedded with other models or prompts than the texts compared with it"
+            )
         return index.embedded.compacted()
     if isinstance(source, str | Path):
         return Embedded.of(Corpus.read(source), embedder)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
@@ -14,12 +14,15 @@ import pyarrow.compute as pc
 from trans_encoder.answers.probability import Probability, estimate_probability
 from trans_encoder.answers.retrieval import (
     DenseIndex,
+    EachPrompts,
     Embedded,
     Embedder,
     LexicalIndex,
     Positions,
+    Sides,
     distinct,
     load_embedder,
+    sides_of,
 )
 from trans_encoder.answers.searching import Hit
 from trans_encoder.answers.store import (
@@ -71,11 +74,17 @@ class Index:
     report: IndexReport | None = None
     """What `build_index` did, if it made this object."""
     trust_remote_code: bool = False
+    prompts: tuple[Sides, ...] = ()
+    """The prompts that its models are loaded with."""
     _embedder: Embedder | None = field(default=None, repr=False)
 
     @classmethod
-    def open(cls, path: str | Path, *, trust_remote_code: bool = False) -> Self:
-        """Open an index; its models are loaded when they are needed."""
+    def open(cls, path: str | Path, *, prompts: EachPrompts = None, trust_remote_code: bool = False) -> Self:
+        """Open an index; its models are loaded when they are needed.
+
+        `prompts` replaces the prompts of queries that the index was made with: `(query, None)`, or a list with one such
+        pair for each model. The prompt of its texts cannot be replaced; another one is refused.
+        """
         folder = Path(path)
         manifest = Manifest.read(folder)
         try:
@@ -85,7 +94,9 @@ class Index:
                 raise
             # A writer replaced the files in between.
             manifest, embedded = newer, _embedded(folder, newer)
-        return cls(folder, manifest, embedded, trust_remote_code=trust_remote_code)
+        given, kept = (sides_of(each, len(manifest.models)) for each in (prompts, list(manifest.prompts) or None))
+        chosen = tuple((new[0] or old[0], new[1] or old[1]) for new, old in zip(given, kept, strict=True))
+        return cls(folder, manifest, embedded, trust_remote_code=trust_remote_code, prompts=chosen)
 
     def __len__(self) -> int:
         return len(self.embedded)
@@ -94,7 +105,8 @@ class Index:
     def embedder(self) -> Embedder:
         """The models of the index, refused if they are no longer those that embedded it."""
         if self._embedder is None:
-            embedder = load_embedder(self.manifest.models, trust_remote_code=self.trust_remote_code)
+            loading: dict[str, Any] = {"prompts": list(self.prompts), "trust_remote_code": self.trust_remote_code}
+            embedder = load_embedder(self.manifest.models, **loading)
             _refuse_other_models(self.path, self.manifest, embedder)
             self._embedder = embedder
         return self._embedder
@@ -135,6 +147,7 @@ def build_index(
     out: str | Path,
     *,
     models: Sequence[str] | Embedder | None = None,
+    prompts: EachPrompts = None,
     reindex: bool = False,
     replace: bool = False,
     engine: Engine | None = None,
@@ -143,18 +156,18 @@ def build_index(
     """Make an index of a corpus, or add its rows to one that is there; only texts that are new to it are embedded.
 
     A row whose id is there already replaces the old one; with `replace`, rows that the corpus lacks are removed. An
-    index keeps to its models: others, or other versions of them, are refused unless `reindex` asks to embed everything
-    again. An `engine` (see `make_engine`) embeds in workers side by side, which load the models by their names.
-    Stopped at any point, the same call continues.
+    index keeps to its models: others, other versions of them, or other `prompts` (see `load_embedder`) before its texts
+    are refused unless `reindex` asks to embed everything again. An `engine` (see `make_engine`) embeds in workers side
+    by side, which load the models by their names. Stopped at any point, the same call continues.
     """
     folder = Path(out)
     rows = corpus if isinstance(corpus, Corpus) else Corpus.read(corpus)
     with locked(folder):
         old = Manifest.read(folder) if (folder / "index.json").exists() else None
-        embedder = _embedder(models, old, trust_remote_code=trust_remote_code)
+        embedder = _embedder(models, old, prompts, trust_remote_code=trust_remote_code)
         if old is None:
             _refuse_foreign(folder)
-            old = Manifest(embedder.names, embedder.fingerprints, rows.id_column)
+            old = Manifest(embedder.names, embedder.fingerprints, rows.id_column, embedder.chosen)
         elif not reindex:
             _refuse_other_models(folder, old, embedder)
         same = old.is_of(embedder)
@@ -162,32 +175,39 @@ def build_index(
         table, counts = merged(before, rows, replace=replace)
         texts, place, new = _texts(before if same else None, table)
         if counts["added"] or counts["changed"] or counts["removed"] or not same:
-            manifest = dataclasses.replace(old, models=embedder.names, fingerprints=embedder.fingerprints)
+            about: dict[str, Any] = {"models": embedder.names, "prompts": embedder.chosen}
+            manifest = dataclasses.replace(old, fingerprints=embedder.fingerprints, **about)
             loading: dict[str, Any] = {"engine": engine, "trust_remote_code": trust_remote_code}
             shards = embed_texts(folder, new.to_pylist(), embedder, manifest=manifest, **loading)
             stored = table.drop_columns([TEXT]).append_column(PLACE, pa.array(place))
             kept = old.shards if same else ()
             manifest = commit(folder, manifest, stored, pa.table({TEXT: texts}), (*kept, *shards))
         else:
-            manifest = old
+            manifest = dataclasses.replace(old, prompts=embedder.chosen)
+            if manifest != old:  # another prompt for queries
+                write_json(folder / MANIFEST, asdict(manifest))
             clean_up(folder, manifest)
     transformers = [encoder for encoder in embedder.encoders if isinstance(encoder, BiEncoder)] if len(new) else []
     cuts = {encoder.name: count_text_cuts(encoder, new) for encoder in transformers}
     report = IndexReport(len(table), len(texts), **counts, embedded=len(new), cuts=cuts)
-    return Index(folder, manifest, _embedded(folder, manifest), report, trust_remote_code, embedder)
+    return Index(folder, manifest, _embedded(folder, manifest), report, trust_remote_code, embedder.chosen, embedder)
 
 
-def _embedder(models: Sequence[str] | Embedder | None, old: Manifest | None, *, trust_remote_code: bool) -> Embedder:
+def _embedder(
+    models: Sequence[str] | Embedder | None, old: Manifest | None, prompts: EachPrompts, *, trust_remote_code: bool
+) -> Embedder:
     if isinstance(models, Embedder):
         return models
+    if old is not None and prompts is None and (not models or list(models) == old.models):
+        prompts = list(old.prompts) or None
     if models:
-        return load_embedder(list(models), trust_remote_code=trust_remote_code)
+        return load_embedder(list(models), prompts=prompts, trust_remote_code=trust_remote_code)
     if old is None:
         raise ConfigurationError(
             "no model was given to embed with; give a bi-encoder's folder or hub name with --model, such as "
             "--model sentence-transformers/all-MiniLM-L6-v2"
         )
-    return load_embedder(old.models, trust_remote_code=trust_remote_code)
+    return load_embedder(old.models, prompts=prompts, trust_remote_code=trust_remote_code)
 
 
 def _refuse_foreign(folder: Path) -> None:
@@ -200,13 +220,19 @@ def _refuse_foreign(folder: Path) -> None:
 
 def _refuse_other_models(folder: Path, manifest: Manifest, embedder: Embedder) -> None:
     if not manifest.is_of(embedder):
-        same = manifest.models == embedder.names
+        before = _described(manifest.models, manifest.fingerprints)
+        now = _described(embedder.names, embedder.fingerprints)
         raise ConfigurationError(
-            f"{folder} was embedded with {' and '.join(manifest.models)}"
-            + (", which has changed since" if same else f", not with {' and '.join(embedder.names)}")
-            + "; vectors of different models cannot be mixed. Give the model it was made with, or embed everything "
-            "again with --reindex (reindex=True)"
+            f"{folder} was embedded with {before}"
+            + (", which has changed since" if before == now else f", not with {now}")
+            + "; vectors of different models or prompts cannot be mixed. Give what it was made with, or embed "
+            "everything again with --reindex (reindex=True)"
         )
+
+
+def _described(names: Sequence[str], fingerprints: Sequence[dict[str, str]]) -> str:
+    marks = [f" with the prompt {mark['prompt']!r}" if "prompt" in mark else "" for mark in fingerprints]
+    return " and ".join(f"{name}{mark}" for name, mark in zip(names, marks, strict=True))
 
 
 def _embedded(folder: Path, manifest: Manifest) -> Embedded:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from trans_encoder.answers.filters import matching
 from trans_encoder.answers.probability import adjusted
-from trans_encoder.answers.retrieval import Embedded, Positions
+from trans_encoder.answers.retrieval import QUERY, Embedded, Positions
 from trans_encoder.data import PairSet
 from trans_encoder.encoders import CrossEncoder
 from trans_encoder.errors import DataError
@@ -54,7 +54,7 @@ def search(index: "Index", text: str, *, top: int, where: str | None, cross: Cro
     rows = index.embedded
     allowed = _allowed(rows, where)
     depth = max(_DEPTH, top) + min(rows.unused, MOST_UNUSED)
-    vector = index.embedder.encode([text])
+    vector = index.embedder.encode([text], side=QUERY)
     dense = _dense(index, vector, depth) if allowed is None else _exact(rows, vector[0], np.flatnonzero(allowed), depth)
     lexical = index.lexical.search(text, depth if allowed is None else len(rows.texts))[0]
     if allowed is not None:
@@ -63,7 +63,11 @@ def search(index: "Index", text: str, *, top: int, where: str | None, cross: Cro
     found = fused[rows.first_row[fused] >= 0][: max(top, _LOOKED_AT)]
     cosines = rows.take_vectors(found) @ vector[0]
     texts = rows.texts.take(pa.array(found)).to_pylist()
-    scores, likely = cosines, adjusted(text, texts, index.probability(cosines))
+    # Probabilities are of two texts of the index, which have one prompt.
+    alike = (
+        cosines if not index.embedder.asks_otherwise else rows.take_vectors(found) @ index.embedder.encode([text])[0]
+    )
+    scores, likely = cosines, adjusted(text, texts, index.probability(alike))
     if cross is not None and len(found):
         scores = cross.score(PairSet.from_lists([text] * len(texts), texts))
         order = np.argsort(-scores, kind="stable")

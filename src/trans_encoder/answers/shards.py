@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trans_encoder.answers.retrieval import Embedder, load_embedder
+from trans_encoder.answers.retrieval import Embedder, Sides, load_embedder
 from trans_encoder.errors import RunError
 from trans_encoder.files import atomic_file
 from trans_encoder.runs import Engine, Stage, scratch
@@ -24,13 +24,14 @@ class EmbedShard:
 
     texts: tuple[str, ...]
     models: tuple[str, ...]
+    prompts: tuple[Sides, ...]
     fingerprints: tuple[dict[str, str], ...]
     trust_remote_code: bool
 
     def __call__(self, path: Path) -> None:
         """Write the vectors, unless an earlier attempt did."""
         if not path.exists():
-            embedder = _loaded(self.models, self.trust_remote_code)
+            embedder = _loaded(self.models, self.prompts, self.trust_remote_code)
             if tuple(embedder.fingerprints) != self.fingerprints:
                 raise RunError(
                     f"{' and '.join(self.models)} on {platform.node()} is not the model that this index is made with; "
@@ -59,7 +60,8 @@ def make_shards(
     place.mkdir(exist_ok=True)
     texts_of = {f"{place.name}/{name}": tuple(texts) for name, texts in missing}
     stages = [
-        Stage(name, {}, EmbedShard(texts, models, fingerprints, trust_remote_code)) for name, texts in texts_of.items()
+        Stage(name, {}, EmbedShard(texts, models, embedder.chosen, fingerprints, trust_remote_code))
+        for name, texts in texts_of.items()
     ]
     for stage, _ in engine(folder.absolute(), stages):
         (folder / stage.name).replace(folder / Path(stage.name).name)
@@ -79,5 +81,5 @@ def parts(folder: Path) -> Path:
 
 
 @lru_cache(maxsize=1)
-def _loaded(models: tuple[str, ...], trust_remote_code: bool) -> Embedder:
-    return load_embedder(models, trust_remote_code=trust_remote_code)
+def _loaded(models: tuple[str, ...], prompts: tuple[Sides, ...], trust_remote_code: bool) -> Embedder:
+    return load_embedder(models, prompts=list(prompts) or None, trust_remote_code=trust_remote_code)

@@ -21,7 +21,7 @@ import pyarrow as pa
 from filelock import FileLock, Timeout
 from pydantic.dataclasses import dataclass
 
-from trans_encoder.answers.retrieval import Embedder
+from trans_encoder.answers.retrieval import Embedder, Sides
 from trans_encoder.answers.shards import make_shards, parts
 from trans_encoder.data.storage import content_hash, open_table, save_table
 from trans_encoder.errors import DataError, RunError
@@ -45,6 +45,8 @@ class Manifest:
     models: list[str]
     fingerprints: list[dict[str, str]]
     id_column: str | None
+    prompts: tuple[Sides, ...] = ()
+    """The prompts that were chosen for the models; if empty, their own."""
     generation: int = 0
     rows: str = ""
     texts: str = ""
@@ -75,7 +77,7 @@ class Manifest:
         return f"cache-{self.generation:05}-{name}"
 
     def is_of(self, embedder: Embedder) -> bool:
-        """Return whether the index was embedded with these very models."""
+        """Return whether the index was embedded with these very models, and with these prompts before its texts."""
         return self.fingerprints == embedder.fingerprints
 
 

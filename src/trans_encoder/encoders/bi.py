@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ from trans_encoder.encoders.loading import (
     inference,
     is_sentence_encoder,
 )
-from trans_encoder.encoders.prompts import Prompts, choose_prompts, prompt_features
+from trans_encoder.encoders.prompts import Prompts, Side, choose_prompts, prompt_features
 from trans_encoder.encoders.runners import runner_for
 from trans_encoder.encoders.tokens import Integers, PairTokeniser, PairTokens, SpecialTokens, Tokens
 from trans_encoder.progress import progress
@@ -56,11 +56,15 @@ class BiEncoder(Loaded):
         self.model = model
         self.name = name
         self.fast = fast
-        self.prompts = choose_prompts(model, prompts, name=name)
-        self._features = [prompt_features(model, prompt) for prompt in self.prompts]
-        self.tokeniser = PairTokeniser(model.tokenizer, prompts=(self.prompts[0].text, self.prompts[1].text))
+        self.use_prompts(prompts)
         self.layout = SpecialTokens.of(model.tokenizer, texts=1)
         self.runner = runner_for(model, _embeddings, fast)
+
+    def use_prompts(self, prompts: Prompts) -> None:
+        """Put these prompts before the texts of either side from now on; see `load`."""
+        self.prompts = choose_prompts(self.model, prompts, name=self.name)
+        self._features = [prompt_features(self.model, prompt) for prompt in self.prompts]
+        self.tokeniser = PairTokeniser(self.model.tokenizer, prompts=(self.prompts[0].text, self.prompts[1].text))
 
     @classmethod
     def load(
@@ -125,7 +129,7 @@ class BiEncoder(Loaded):
         modes = [module.get_config_dict()["pooling_mode"] for module in self.model if isinstance(module, Pooling)]
         return str(modes[0]) if modes else "none"
 
-    def encode(self, texts: Sequence[str] | pa.Array | pa.ChunkedArray, *, side: Literal[0, 1] = 0) -> Scores:
+    def encode(self, texts: Sequence[str] | pa.Array | pa.ChunkedArray, *, side: Side = 0) -> Scores:
         """Return one embedding for each text; `side` chooses the prompt of the first or the second texts of pairs."""
         sentences = texts if isinstance(texts, pa.Array | pa.ChunkedArray) else pa.array(texts, pa.large_string())
         tokens = self.tokeniser.sentences(sentences, max_tokens=self.max_tokens, side=side)

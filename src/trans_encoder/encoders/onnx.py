@@ -13,7 +13,7 @@ from torch import Tensor
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.cross import CrossEncoder
 from trans_encoder.encoders.loading import explained
-from trans_encoder.encoders.prompts import Prompts, choose_prompts
+from trans_encoder.encoders.prompts import Prompts
 from trans_encoder.encoders.tokens import PairTokeniser, SpecialTokens
 from trans_encoder.errors import ConfigurationError, import_extra
 from trans_encoder.files import read_json
@@ -148,9 +148,7 @@ class OnnxBiEncoder(_FromGraph, BiEncoder):
         """Wrap an opened graph."""
         self.model: Any = graph
         self.name = name
-        self.prompts = choose_prompts(graph, prompts, name=name)
-        self._features = [{}, {}]
-        self.tokeniser = PairTokeniser(graph.tokenizer, prompts=(self.prompts[0].text, self.prompts[1].text))
+        self.use_prompts(prompts)
         self.layout = SpecialTokens.of(graph.tokenizer, texts=1)
         self.runner = _runner(graph)
 

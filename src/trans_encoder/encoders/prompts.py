@@ -8,7 +8,7 @@ both sides becomes the model's default prompt, two are saved under the names `se
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.modules import Pooling
@@ -24,6 +24,11 @@ _CHOSEN = "chosen"
 _NAME = re.compile(r"[\w-]+")
 _TASKS = {"query": "query", "document": "document", "passage": "document", "corpus": "document"}
 """The routes of an asymmetric model by the names of prompts, as `encode_query` and `encode_document` choose them."""
+_DOCUMENT = ("document", "passage", "corpus")
+"""The names of the prompt of texts that are searched, as `encode_document` tries them."""
+
+Side = Literal[0, 1]
+"""The first or the second texts of pairs; in a search, queries and the texts that are searched."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,18 @@ def choose_prompts(model: Any, given: Prompts, *, name: str) -> tuple[Prompt, Pr
     return chosen[0], chosen[1]
 
 
+def search_prompts(model: Any) -> tuple[str | None, str | None]:
+    """Return the names of a model's own prompts for queries and for texts that are searched; None where it has none.
+
+    A default prompt is for all texts, and so are the two of a student: with one of these there is nothing to choose.
+    """
+    if _default(model) or all(model.prompts.get(side) is not None for side in SIDES):
+        return None, None
+    routes = _has_routes(model)
+    known = [name for name, text in model.prompts.items() if text or (routes and text is not None)]
+    return ("query" if "query" in known else None), next((name for name in _DOCUMENT if name in known), None)
+
+
 def prompt_features(model: Any, prompt: Prompt) -> dict[str, Any]:
     """Return the model's inputs besides the tokens: the prompt's length, if it is not pooled, and the route."""
     features: dict[str, Any] = {} if prompt.task is None else {"task": prompt.task}
@@ -60,6 +77,10 @@ def _own_prompts(model: Any) -> tuple[Prompt, Prompt]:
     return Prompt(_default(model)), Prompt(_default(model))
 
 
+def _has_routes(model: Any) -> bool:
+    return any(isinstance(module, Router) for module in model.modules())
+
+
 def _default(model: Any) -> str:
     return str(model.prompts.get(model.default_prompt_name or "") or "")
 
@@ -69,7 +90,7 @@ def _find(model: Any, given: str, *, name: str) -> Prompt:
         raise ConfigurationError(
             f'the prompt for {name} is empty; give the name of a prompt, a text such as "query: ", or {NO_PROMPT}'
         )
-    routes = any(isinstance(module, Router) for module in model.modules())
+    routes = _has_routes(model)
     if given in model.prompts and (model.prompts[given] or routes):
         return Prompt(model.prompts[given] or "", _TASKS.get(given) if routes else None)
     if given == NO_PROMPT:

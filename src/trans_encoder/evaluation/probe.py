@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from trans_encoder.data import PairSet
-from trans_encoder.encoders import Scorer, load_encoder
-from trans_encoder.errors import DataError
+from trans_encoder.encoders import Prompts, Scorer, load_encoder
+from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.evaluation.flips import KINDS, Flip, make_flips, written_flips
 from trans_encoder.evaluation.metrics import auc
 
@@ -45,13 +45,23 @@ class ProbeResult:
         return asdict(self)
 
 
-def probe(model: Scorer | str | Path, *, texts: Iterable[str] = (), limit: int = 100, seed: int = 0) -> ProbeResult:
+def probe(
+    model: Scorer | str | Path,
+    *,
+    texts: Iterable[str] = (),
+    limit: int = 100,
+    seed: int = 0,
+    prompts: Prompts = None,
+) -> ProbeResult:
     """Test whether a bi- or cross-encoder tells flips from paraphrases.
 
     Flips are negations, swapped roles, and changed numbers, names and units. Besides the hand-written cases, up to
-    `limit` of each kind are made of `texts` by rules, which are for English.
+    `limit` of each kind are made of `texts` by rules, which are for English. A bi-encoder that is given by its name can
+    be given `prompts`, as `BiEncoder.load` takes them.
     """
-    encoder = load_encoder(model) if isinstance(model, str | Path) else model
+    if prompts is not None and not isinstance(model, str | Path):
+        raise ConfigurationError("prompts are for a model that is loaded here; load the encoder with them instead")
+    encoder = load_encoder(model, prompts=prompts) if isinstance(model, str | Path) else model
     given = list(texts)
     made = make_flips(given, limit=limit, seed=seed)
     if given and not made:

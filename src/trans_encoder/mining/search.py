@@ -41,16 +41,23 @@ class LexicalSearcher:
 
 
 class DenseSearcher:
-    """Exact search by the cosine of a bi-encoder's embeddings."""
+    """Exact search by the cosine of a bi-encoder's embeddings; queries have the prompt of the first texts of pairs."""
 
     def __init__(self, sentences: Sequence[str], encoder: BiEncoder) -> None:
         """Embed and index the sentences."""
-        self._embeddings = np.array(encoder.encode(sentences), dtype=np.float32)
-        faiss.normalize_L2(self._embeddings)
-        self._index = faiss.IndexFlatIP(self._embeddings.shape[1])
-        self._index.add(self._embeddings)
+        found = _unit(encoder.encode(sentences, side=1))
+        self._index = faiss.IndexFlatIP(found.shape[1])
+        self._index.add(found)
+        first, second = encoder.prompts
+        self._queries = found if first == second else _unit(encoder.encode(sentences, side=0))
 
     def search(self, queries: Positions, depth: int) -> Positions:
         """Rank by cosine."""
-        _, found = self._index.search(self._embeddings[queries], min(depth, len(self._embeddings)))
+        _, found = self._index.search(self._queries[queries], min(depth, self._index.ntotal))
         return np.asarray(found, dtype=np.int64)
+
+
+def _unit(embeddings: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    vectors = np.array(embeddings, dtype=np.float32)
+    faiss.normalize_L2(vectors)
+    return vectors

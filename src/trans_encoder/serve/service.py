@@ -11,6 +11,7 @@ from trans_encoder.answers.audit import Audit
 from trans_encoder.answers.found import Duplicates
 from trans_encoder.answers.index import Index
 from trans_encoder.answers.probability import adjusted
+from trans_encoder.answers.retrieval import QUERY
 from trans_encoder.answers.searching import MOST_UNUSED
 from trans_encoder.data import PairSet
 from trans_encoder.encoders import CrossEncoder
@@ -100,12 +101,21 @@ class Service:
     def _scores(self, first: list[str], second: list[str]) -> list[float]:
         if self.cross is not None:
             return [float(score) for score in self.cross.score(PairSet.from_lists(first, second))]
-        return self._cosines(first, second)
+        return self._relevance(first, second)
 
     def _cosines(self, first: list[str], second: list[str]) -> list[float]:
         unique = list(dict.fromkeys([*first, *second]))
         vectors = dict(zip(unique, self.index.embedder.encode(unique), strict=True))
         return [float(vectors[a] @ vectors[b]) for a, b in zip(first, second, strict=True)]
+
+    def _relevance(self, queries: list[str], texts: list[str]) -> list[float]:
+        """Return cosines of queries, which may have a prompt of their own, and texts."""
+        if not self.index.embedder.asks_otherwise:
+            return self._cosines(queries, texts)
+        asked = list(dict.fromkeys(queries))
+        vectors = dict(zip(asked, self.index.embedder.encode(asked, side=QUERY), strict=True))
+        found = self.index.embedder.encode(texts)
+        return [float(vectors[query] @ vector) for query, vector in zip(queries, found, strict=True)]
 
     def compare(self, requests: Sequence[tuple[str, str]]) -> list[list[dict[str, Any]]]:
         """Say what each model thinks of two texts."""

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from trans_encoder.cli.answers.index import CrossOption, EmbeddingModels, IdColumn, TextColumn
-from trans_encoder.cli.options import Json, SkipBad, TrustRemoteCode
+from trans_encoder.cli.answers.index import CrossOption, EmbeddingModels, IdColumn, TextColumn, prompts_of
+from trans_encoder.cli.options import Json, Prompt1, Prompt2, PromptOption, SkipBad, TrustRemoteCode
 from trans_encoder.cli.output import Shown, print_result, say_cuts
 from trans_encoder.progress import show_progress
 
 if TYPE_CHECKING:
     from trans_encoder.answers.found import Duplicates
     from trans_encoder.answers.index import Index
+    from trans_encoder.encoders import Prompts
 
 _SHOWN = 10
 
@@ -22,6 +23,9 @@ def duplicates(
     source: Annotated[Path, typer.Argument(metavar="INDEX|FILE", help="An index, or a file of rows.")],
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where pairs, groups and the page go.")],
     model: EmbeddingModels = None,
+    prompt: PromptOption = None,
+    prompt1: Prompt1 = None,
+    prompt2: Prompt2 = None,
     cross: CrossOption = None,
     run: Annotated[
         Path | None, typer.Option("--run", metavar="RUN", help="A finished run, whose models compare the texts.")
@@ -51,6 +55,7 @@ def duplicates(
     """Find the rows that mean the same: pairs, groups with a representative each, and a page to look at.
 
     Without --precision or --threshold, pairs are accepted where the expected F1 is best. Probabilities are estimates.
+    All rows are embedded with one prompt, that of second texts; what is searched for in FOLDER/index has that of first.
     A file's vectors are kept in FOLDER/index, so that the same command continues where it was stopped.
 
     Example: `trans-encoder duplicates tickets.index --precision 0.9 --out duplicates`
@@ -62,8 +67,11 @@ def duplicates(
     from trans_encoder.errors import ConfigurationError
     from trans_encoder.report import write_duplicates
 
-    if run is not None and (model or cross):
-        raise ConfigurationError("give either --run or --model and --cross, not both")
+    asked = (prompt, prompt1, prompt2)
+    if run is not None and (model or cross or any(asked)):
+        raise ConfigurationError(
+            "give either --run or --model and --cross, not both; a run's models keep their prompts"
+        )
     check_target(out)
     with show_progress():
         names: list[str] | None = model
@@ -71,12 +79,12 @@ def duplicates(
         if run is not None:
             names, crosses = models_of(Result.open(run))
         options: dict[str, Any] = {"id_column": id_column, "column": column, "skip_bad": skip_bad}
-        opened = _opened(source, out / "index", names, options, trust_remote_code=trust_remote_code)
-        other = (
-            _opened(against, out / "against", opened.manifest.models, options, trust_remote_code=trust_remote_code)
-            if against
-            else None
-        )
+        prompts = prompts_of(source, names, asked)
+        opened = _opened(source, out / "index", names, prompts, options, trust_remote_code=trust_remote_code)
+        other = None
+        if against is not None:
+            names, prompts = opened.manifest.models, list(opened.prompts)
+            other = _opened(against, out / "against", names, prompts, options, trust_remote_code=trust_remote_code)
         deciding: dict[str, Any] = {"precision": precision, "threshold": threshold, "flips": flips}
         found = find_duplicates(opened, cross=crosses, against=other, **deciding)
         found.save(out)
@@ -86,7 +94,13 @@ def duplicates(
 
 
 def _opened(
-    source: Path, kept: Path, models: list[str] | None, options: dict[str, Any], *, trust_remote_code: bool
+    source: Path,
+    kept: Path,
+    models: list[str] | None,
+    prompts: list["Prompts"] | None,
+    options: dict[str, Any],
+    *,
+    trust_remote_code: bool,
 ) -> "Index":
     """Open an index, or make one of a file beside the answers."""
     from trans_encoder.answers.index import Index, build_index
@@ -94,7 +108,7 @@ def _opened(
     from trans_encoder.errors import ConfigurationError
 
     if (source / "index.json").is_file():
-        opened = Index.open(source, trust_remote_code=trust_remote_code)
+        opened = Index.open(source, prompts=prompts, trust_remote_code=trust_remote_code)
         if models and models != opened.manifest.models:
             raise ConfigurationError(
                 f"{source} is an index made with {' and '.join(opened.manifest.models)}; leave out --model, or index "
@@ -107,7 +121,8 @@ def _opened(
             "--model, such as --model sentence-transformers/all-MiniLM-L6-v2, or a finished run with --run"
         )
     corpus = read_corpus(source, **options)
-    made = build_index(corpus, kept, models=models, reindex=True, replace=True, trust_remote_code=trust_remote_code)
+    making: dict[str, Any] = {"models": models, "prompts": prompts or [None] * len(models)}
+    made = build_index(corpus, kept, **making, reindex=True, replace=True, trust_remote_code=trust_remote_code)
     for name, cuts in made.report.cuts.items() if made.report else ():
         say_cuts(name, cuts)
     return made

@@ -1,6 +1,6 @@
 """`trans-encoder index` and `search`: embed the rows of a file once, then ask."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -9,11 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from trans_encoder.cli.options import EngineName, Json, RayAddress, SkipBad, TrustRemoteCode, Workers
+from trans_encoder.cli.options import (
+    EngineName,
+    Json,
+    Prompt1,
+    Prompt2,
+    PromptOption,
+    RayAddress,
+    SkipBad,
+    TrustRemoteCode,
+    Workers,
+    choose_prompts,
+)
 from trans_encoder.cli.output import print_result, say_cuts
 from trans_encoder.progress import show_progress
 
 if TYPE_CHECKING:
+    from trans_encoder.encoders import Prompts
     from trans_encoder.runs import Engine
 
 RowsPath = Annotated[
@@ -39,6 +51,9 @@ def index(
     text: RowsPath,
     out: Annotated[Path, typer.Option("--out", metavar="INDEX", help="The folder of the index.")],
     model: EmbeddingModels = None,
+    prompt: PromptOption = None,
+    prompt1: Prompt1 = None,
+    prompt2: Prompt2 = None,
     id_column: IdColumn = None,
     column: TextColumn = None,
     reindex: Annotated[
@@ -55,6 +70,8 @@ def index(
     """Embed every distinct text of a file once and keep it with its ids and columns, to find duplicates and to search.
 
     Given again with more rows, only new texts are embedded; stopped at any point, the same command continues.
+    The first text of a pair is what is searched for, the second a row: --prompt1 is for queries, --prompt2 for rows.
+    Without a choice a model's own prompts `query` and `document` apply, if it has no default prompt.
 
     Example: `trans-encoder index --text tickets.csv --id ticket --model models/all-MiniLM-L6-v2 --out tickets.index`
     """
@@ -64,7 +81,9 @@ def index(
     with show_progress():
         corpus = read_corpus(text, id_column=id_column, column=column, skip_bad=skip_bad)
         with _workers(engine, workers, ray_address) as side_by_side:
+            prompts = prompts_of(out, model, (prompt, prompt1, prompt2))
             changing: dict[str, Any] = {"reindex": reindex, "replace": replace, "engine": side_by_side}
+            changing["prompts"] = prompts
             made = build_index(corpus, out, models=model, trust_remote_code=trust_remote_code, **changing)
         probability = made.probability
     report = made.report
@@ -80,6 +99,20 @@ def index(
     ]
     result = {"out": str(out), "models": made.manifest.models, **asdict(report), "scale": asdict(probability.scale)}
     print_result(result, as_json=json, shown=shown)
+
+
+def prompts_of(
+    index: Path, models: Sequence[str] | None, options: tuple[Sequence[str] | None, ...]
+) -> list["Prompts"] | None:
+    """Return the prompts for each model, which are those of the index if none is named; None if none is given."""
+    from trans_encoder.answers.store import MANIFEST, Manifest
+
+    if not any(options):
+        return None
+    if not models and (index / MANIFEST).is_file():
+        models = Manifest.read(index).models
+    both, first, second = options
+    return [*choose_prompts(len(models or ()), prompt=both, prompt1=first, prompt2=second)]
 
 
 @contextmanager
@@ -118,12 +151,16 @@ def search(
         typer.Option("--where", metavar="FILTER", help='A condition on columns: status == "open" and year >= 2020'),
     ] = None,
     cross: CrossOption = None,
+    prompt: PromptOption = None,
+    prompt1: Prompt1 = None,
+    prompt2: Prompt2 = None,
     trust_remote_code: TrustRemoteCode = False,
     json: Json = False,
 ) -> None:
     """Search an index by meaning and by words at once.
 
     The probability is an estimate of how likely people would say that a row means the same as the text.
+    The text has the prompt of queries that the index was made with, or --prompt1; that of its rows stays as it is.
 
     Example: `trans-encoder search tickets.index "cannot log in" --top 5 --where 'status == "open"'`
     """
@@ -131,7 +168,8 @@ def search(
     from trans_encoder.encoders import load_encoder
 
     with show_progress():
-        opened = Index.open(index, trust_remote_code=trust_remote_code)
+        prompts = prompts_of(index, None, (prompt, prompt1, prompt2))
+        opened = Index.open(index, prompts=prompts, trust_remote_code=trust_remote_code)
         second = load_encoder(cross, kind="cross", trust_remote_code=trust_remote_code) if cross else None
         hits = opened.search(text, top=top, where=where, cross=second)
     table = Table("id", "text", title_justify="left", caption_justify="left")

@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from trans_encoder.cli.options import Json, KindOption, Loading, MaxTokens, Model, Pooling, SkipBad, TrustRemoteCode
+from trans_encoder.cli.options import (
+    Json,
+    KindOption,
+    Loading,
+    MaxTokens,
+    Model,
+    Pooling,
+    Prompt1,
+    Prompt2,
+    PromptOption,
+    SkipBad,
+    TrustRemoteCode,
+)
 from trans_encoder.cli.output import print_result
 from trans_encoder.cli.texts import ColumnOption, Language, LineOption
 from trans_encoder.progress import show_progress
@@ -31,6 +43,9 @@ def probe(
     skip_bad: SkipBad = False,
     kind: KindOption = None,
     pooling: Pooling = None,
+    prompt: PromptOption = None,
+    prompt1: Prompt1 = None,
+    prompt2: Prompt2 = None,
     max_tokens: MaxTokens = None,
     trust_remote_code: TrustRemoteCode = False,
     json: Json = False,
@@ -46,7 +61,8 @@ def probe(
     from trans_encoder.evaluation.probe import probe as run
 
     with show_progress():
-        (encoder,) = Loading(kind, pooling, max_tokens, trust_remote_code=trust_remote_code).load([model])
+        loading = Loading(kind, pooling, max_tokens, prompt, prompt1, prompt2, trust_remote_code)
+        (encoder,) = loading.load([model])
         texts: list[str] = []
         if text is not None:
             read = read_text(text, line=line, column=column, language=language, skip_bad=skip_bad)

@@ -1,14 +1,17 @@
 """`trans-encoder mine`: pairs from raw text."""
 
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from trans_encoder.cli.options import Json, SkipBad, TrustRemoteCode
+from trans_encoder.cli.options import Json, Loading, Prompt1, Prompt2, PromptOption, SkipBad, TrustRemoteCode
 from trans_encoder.cli.output import print_result
 from trans_encoder.cli.texts import ColumnOption, Language, LineOption, MixOption, TextPath, read_text
 from trans_encoder.progress import show_progress
+
+if TYPE_CHECKING:
+    from trans_encoder.encoders import BiEncoder
 
 
 def mine(
@@ -18,6 +21,9 @@ def mine(
     model: Annotated[
         str | None, typer.Option("--model", metavar="BI", help="A bi-encoder, to mine dense neighbours too.")
     ] = None,
+    prompt: PromptOption = None,
+    prompt1: Prompt1 = None,
+    prompt2: Prompt2 = None,
     method: Annotated[
         list[str] | None,
         typer.Option("--method", help="Find neighbours by lexical or dense search; repeatable. By default both."),
@@ -42,7 +48,6 @@ def mine(
     Example: `trans-encoder mine --text corpus.txt --out pairs.jsonl --mix 4,2,2,2,0`
     """
     from trans_encoder.data import write_pairs, writer_of
-    from trans_encoder.encoders import load_encoder
     from trans_encoder.errors import ConfigurationError
     from trans_encoder.mining import DEFAULT_MIX, Mix
     from trans_encoder.mining import mine as run
@@ -52,8 +57,13 @@ def mine(
     shares = DEFAULT_MIX if mix is None else Mix.parse(mix)
     if model and not shares.has_neighbours:
         raise ConfigurationError("--model finds neighbours, but the mix has none; give a mix such as --mix 4,2,2,2,0")
+    if not model and (prompt or prompt1 or prompt2):
+        raise ConfigurationError(
+            "prompts are for the bi-encoder that finds neighbours; give --model, or leave them out"
+        )
+    loading = Loading("bi", None, None, prompt, prompt1, prompt2, trust_remote_code)
     with show_progress():
-        encoder = load_encoder(model, kind="bi", trust_remote_code=trust_remote_code) if model else None
+        encoder = cast("BiEncoder", loading.load_encoders([model])[0]) if model else None
         read = read_text(text, line=line, column=column, language=language, skip_bad=skip_bad)
         mined = run(
             read,
