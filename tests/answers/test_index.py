@@ -280,8 +280,8 @@ def test_the_manifest_names_the_models(tmp_path, static):
     assert "model.safetensors" in manifest["fingerprints"][0]
 
 
-@pytest.mark.parametrize("name", ["rows-00001.arrow", "texts-00001.arrow"])
-def test_a_damaged_table_is_refused_by_name_with_a_remedy_that_works(tmp_path, embedder, name):
+@pytest.mark.parametrize("name", ["rows-00001.arrow", "texts-00001.arrow", "vectors-00001-00000.npy"])
+def test_a_damaged_file_is_refused_by_name_with_a_remedy_that_works(tmp_path, embedder, name):
     import shutil
 
     corpus, out = Corpus.from_texts(["one boat", "two lamps"]), tmp_path / "i"
@@ -305,3 +305,32 @@ def test_a_damaged_cache_is_made_again_and_never_outlives_a_change(tmp_path, emb
     assert "scores" in cache.read_text(encoding="utf-8")
     build_index(Corpus.from_texts(sentences[:40]), out, models=embedder)
     assert not list(out.glob("cache-*"))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("with_checksum", [True, False])
+def test_a_vector_that_is_no_number_is_refused_by_name(tmp_path, embedder, value, with_checksum):
+    out = tmp_path / "i"
+    build_index(Corpus.from_texts(["one boat", "two lamps"]), out, models=embedder)
+    name = "vectors-00001-00000.npy"
+    vectors = np.load(out / name)
+    vectors[1, 2] = value
+    np.save(out / name, vectors)
+    if not with_checksum:  # as in an index that was made before vectors had them
+        manifest = json.loads((out / "index.json").read_text(encoding="utf-8"))
+        del manifest["checksums"][name]
+        (out / "index.json").write_text(json.dumps(manifest), encoding="utf-8")
+    result = CliRunner().invoke(app, ["search", str(out), "boat"])
+    assert result.exit_code == 2
+    assert name in result.stderr
+    assert "make the index again" in result.stderr
+
+
+def test_a_model_that_gives_no_numbers_is_refused_before_anything_is_kept(tmp_path, embedder):
+    class Broken(Counting):
+        def encode(self, texts, *, side=1):
+            return super().encode(texts, side=side) * np.float32("nan")
+
+    with pytest.raises(DataError, match=r"gives embeddings that are no numbers.*'one boat'"):
+        build_index(Corpus.from_texts(["one boat"]), tmp_path / "i", models=Embedder((Broken(embedder),)))
+    assert not list((tmp_path / "i").glob("vectors-*"))

@@ -171,6 +171,13 @@ class TestCheck:
         assert "own weights" in " ".join(shown.split()), "it says what the cross-encoder starts from"
         assert "chosen by spearman on 48 pairs of dev" in " ".join(shown.split())
 
+    def test_it_needs_no_run_folder(self, tmp_path, files, bert):
+        arguments = ["--pairs", files / "pairs.csv", "--model", bert, *SETTINGS]
+        plan = run_json("check", *arguments)
+        assert (plan["out"], plan["begun"]) == (None, False)
+        assert "Run folder" not in run("check", *arguments).stdout
+        assert "give --out" in fail("train", *arguments, code=2)
+
     def test_a_folder_that_train_would_refuse_is_refused_and_not_touched(self, trained, tmp_path):
         arguments, _ = trained
         _, *given, out = arguments
@@ -198,7 +205,7 @@ class TestCheck:
         ("arguments", "expected"),
         [
             ([], "members: must be given"),
-            (["--model", "m"], "give --out"),
+            (["--model", "m"], "one of --pairs FILE, --task NAME"),
             (["--model", "m", "--out", "run"], "one of --pairs FILE, --task NAME"),
             (["--model", "m", "--out", "run", "--pairs", "x", "--task", "sts"], "one of --pairs FILE, --task NAME"),
             (["--model", "m", "--out", "run", "--pairs", "missing.jsonl"], "missing.jsonl"),

@@ -225,6 +225,21 @@ def test_the_first_twenty_bad_lines_are_named_in_order(tmp_path: Path):
     assert named == list(range(2, 42, 2))
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "tsv"])
+def test_one_reason_for_all_bad_lines_is_given_once_with_their_number(tmp_path: Path, ending: str):
+    lines = ['{"left": "a", "right": "b"}' if ending == "jsonl" else "a\tb\tc"] * 30
+    path = written(
+        tmp_path, f"pairs.{ending}", "\n".join([*(["left\tright"] if ending == "tsv" else []), *lines]) + "\n"
+    )
+    with pytest.raises(DataError) as error:
+        PairSet.read(path, columns=("left", "wrong") if ending == "jsonl" else None)
+    first, named, rest, remedy = str(error.value).splitlines()
+    assert "30 of 30 lines cannot be used" in first
+    assert ("no column 'wrong'" if ending == "jsonl" else "3 fields, expected 2") in named
+    assert rest == "  ... and the same in 29 more lines"
+    assert "skip" not in remedy, "nothing would be left"
+
+
 def test_scores_must_be_there_for_all_lines_or_none(tmp_path: Path):
     none = written(tmp_path, "none.tsv", "a\tb\tscore\nx\ty\t\nz\tw\t \n")
     assert PairSet.read(none).scores is None

@@ -12,6 +12,7 @@ from trans_encoder.answers.filters import matching
 from trans_encoder.answers.probability import adjusted
 from trans_encoder.answers.retrieval import QUERY, Embedded, Positions
 from trans_encoder.data import PairSet
+from trans_encoder.data.words import is_encodable
 from trans_encoder.encoders import CrossEncoder
 from trans_encoder.errors import DataError
 
@@ -51,6 +52,8 @@ def search(index: "Index", text: str, *, top: int, where: str | None, cross: Cro
     """Return the `top` rows nearest to a text among those that meet a condition (see `filters`), best first."""
     if not text.strip():
         raise DataError("the text to search for is empty; give some words")
+    if not is_encodable(text):
+        raise DataError(f"the text to search for, {text!a}, holds a surrogate, which is no character; leave it out")
     rows = index.embedded
     allowed = _allowed(rows, where)
     depth = max(_DEPTH, top) + min(rows.unused, MOST_UNUSED)

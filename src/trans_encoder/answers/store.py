@@ -52,7 +52,7 @@ class Manifest:
     texts: str = ""
     shards: tuple[str, ...] = ()
     checksums: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of the tables: Arrow trusts a memory-mapped file, and a damaged one would crash the process."""
+    """SHA-256 of tables and vectors: Arrow trusts a memory-mapped file, and a damaged one would crash the process."""
     format: int = _FORMAT
 
     @classmethod
@@ -99,7 +99,7 @@ def open_files(folder: Path, manifest: Manifest) -> tuple[pa.Table, pa.Table, np
         if not (folder / name).is_file() or sha256(folder / name) != checksum:
             raise DataError(f"{folder / name} is missing or damaged (its checksum differs); {_AGAIN}")
     rows, texts = (open_table(folder / name) for name in (manifest.rows, manifest.texts))
-    shards = [_open_shard(folder / name) for name in manifest.shards]
+    shards = [_open_shard(folder / name, is_checked=name in manifest.checksums) for name in manifest.shards]
     widths = {shard.shape[1:] for shard in shards}
     if len(widths) != 1 or len(*widths) != 1 or sum(map(len, shards)) != len(texts):
         raise DataError(f"the vectors of {folder} do not go with its {len(texts):,} texts; {_AGAIN}")
@@ -138,7 +138,8 @@ def commit(folder: Path, manifest: Manifest, rows: pa.Table, texts: pa.Table, sh
     rows_name, texts_name = f"rows-{generation:05}.arrow", f"texts-{generation:05}.arrow"
     save_table(rows, folder / rows_name)
     save_table(texts, folder / texts_name)
-    checksums = {name: sha256(folder / name) for name in (rows_name, texts_name)}
+    known = {name: manifest.checksums[name] for name in shards if name in manifest.checksums}
+    checksums = known | {name: sha256(folder / name) for name in (rows_name, texts_name, *shards) if name not in known}
     done = replace(
         manifest, generation=generation, shards=shards, rows=rows_name, texts=texts_name, checksums=checksums
     )
@@ -184,11 +185,13 @@ def remove_leftovers(folder: Path, manifest: Manifest) -> None:
     (folder / PENDING).unlink(missing_ok=True)
 
 
-def _open_shard(path: Path) -> npt.NDArray[Any]:
+def _open_shard(path: Path, *, is_checked: bool) -> npt.NDArray[Any]:
     try:
         shard = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
         if shard.ndim == 0:
             raise ValueError("a single number")
+        if not is_checked and not np.isfinite(shard).all():  # of an index from before vectors had checksums
+            raise ValueError("a vector is not finite")
         return shard
     except (OSError, ValueError, EOFError, SyntaxError, TokenError) as error:  # its header is a Python literal
         raise DataError(f"{path} cannot be read ({error}); {_AGAIN}") from error

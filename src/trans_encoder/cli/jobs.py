@@ -41,7 +41,14 @@ class Job:
     """Whether later cycles mine new pairs from it."""
     dev: TestSet | None
     tests: Mapping[str, TestSet]
-    out: Path
+    out: Path | None
+
+    @property
+    def run_folder(self) -> Path:
+        """Where the run goes; an error if it was not said."""
+        if self.out is None:
+            raise ConfigurationError("no run folder; give --out RUN")
+        return self.out
 
     @property
     def learnt_from(self) -> PairSet | Text:
@@ -66,8 +73,6 @@ def prepare(
     }
     job = load_config(file, {**given, **parse_overrides(assignments)})
     inputs, config = job.inputs, _with_prompts(job.run, prompts or {})
-    if inputs.out is None:
-        raise ConfigurationError("no run folder; give --out RUN")
     if [inputs.pairs, inputs.task, inputs.text].count(None) != 2:
         raise ConfigurationError("give what to learn from, one of --pairs FILE, --task NAME or --text PATH")
     if inputs.text is None:
@@ -109,7 +114,7 @@ def prepare(
         remine=inputs.remine,
         dev=_dev_set(inputs, task, reading),
         tests=_test_sets(inputs.test, data_dir=data_dir, reading=reading),
-        out=Path(inputs.out),
+        out=None if inputs.out is None else Path(inputs.out),
     )
 
 

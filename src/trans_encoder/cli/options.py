@@ -1,5 +1,6 @@
 """The options that several commands share."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,19 @@ from trans_encoder.errors import ConfigurationError
 if TYPE_CHECKING:
     from trans_encoder.encoders import Encoder
     from trans_encoder.evaluation.ensembles import Ensemble
+
+
+def as_text(given: str | list[str] | None) -> str | list[str] | None:
+    """Read an argument as UTF-8: in the locale C, Python keeps its bytes as surrogates, which no tokenizer takes."""
+    if not isinstance(given, str):
+        return given and [str(as_text(each)) for each in given]
+    try:
+        return os.fsencode(given).decode()
+    except UnicodeEncodeError:
+        return given
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{given!a} is not UTF-8; give the text in this encoding") from None
+
 
 Models = Annotated[list[str], typer.Argument(metavar="MODEL...", help="Folders or hub names; several are an ensemble.")]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A folder or hub name.")]
@@ -31,14 +45,17 @@ PromptOption = Annotated[
     typer.Option(
         "--prompt",
         metavar="NAME|TEXT",
+        callback=as_text,
         help="Put this before the texts of bi-encoders: a prompt's name, a text or none. Repeat it for each model.",
     ),
 ]
 Prompt1 = Annotated[
-    list[str] | None, typer.Option("--prompt1", metavar="NAME|TEXT", help="The same, of the first texts alone.")
+    list[str] | None,
+    typer.Option("--prompt1", metavar="NAME|TEXT", callback=as_text, help="The same, of the first texts alone."),
 ]
 Prompt2 = Annotated[
-    list[str] | None, typer.Option("--prompt2", metavar="NAME|TEXT", help="The same, of the second texts alone.")
+    list[str] | None,
+    typer.Option("--prompt2", metavar="NAME|TEXT", callback=as_text, help="The same, of the second texts alone."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on standard output.")]
 TrustRemoteCode = Annotated[
@@ -50,7 +67,9 @@ DataDir = Annotated[
 Pairs = Annotated[Path, typer.Option("--pairs", metavar="FILE", help="Pairs: JSONL, TSV, CSV, Parquet, .gz too.")]
 Columns = Annotated[
     str | None,
-    typer.Option("--columns", metavar="A,B[,SCORE]", help="The columns of the pairs, if they are not found."),
+    typer.Option(
+        "--columns", metavar="A,B[,SCORE]", callback=as_text, help="The columns of the pairs, if they are not found."
+    ),
 ]
 Assignments = Annotated[
     list[str] | None,

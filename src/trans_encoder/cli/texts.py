@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from trans_encoder.cli.options import as_text
+
 if TYPE_CHECKING:
     from trans_encoder.data import Text
 
@@ -23,7 +25,8 @@ LineOption = Annotated[
     typer.Option("--line", help="What a line of the text is, if its kind of file does not tell."),
 ]
 ColumnOption = Annotated[
-    str | None, typer.Option("--column", metavar="NAME", help="The column of the text, if it is not found.")
+    str | None,
+    typer.Option("--column", metavar="NAME", callback=as_text, help="The column of the text, if it is not found."),
 ]
 Language = Annotated[
     str | None,

@@ -8,6 +8,10 @@ from trans_encoder.errors import DataError
 SHOWN_PROBLEMS = 20
 """How many bad lines an error or a report names."""
 
+_SAME = 3
+"""From one more line than this on, a reason that they have in common is given once."""
+_NO_SCORE = "no score, though other lines have one"
+
 _Problem = tuple[int, int, str]
 
 
@@ -40,6 +44,8 @@ class Tally:
         self._file, self._file_index = source, 0
         self._problems: list[_Problem] = []
         self._unscored: list[_Problem] = []
+        self._reasons: set[str] = set()
+        """What was wrong with bad lines: at most two of the reasons, enough to know whether there is only one."""
 
     def start_file(self, name: str) -> None:
         """Name the file that the following lines belong to."""
@@ -49,17 +55,24 @@ class Tally:
         """Count bad lines that have one fault in common."""
         self.bad += len(lines)
         self._problems = self._first(self._problems, lines, why)
+        self._add_reason(why)
 
     def note_unscored(self, lines: Sequence[int]) -> None:
         """Remember good lines without a score: they are bad if others have one."""
         self.unscored += len(lines)
-        self._unscored = self._first(self._unscored, lines, "no score, though other lines have one")
+        self._unscored = self._first(self._unscored, lines, _NO_SCORE)
 
     def reject_unscored(self) -> None:
         """Count the lines without a score as bad after all."""
         self.bad, self.read = self.bad + self.unscored, self.read - self.unscored
         self._problems = sorted(self._problems + self._unscored)[:SHOWN_PROBLEMS]
+        if self._unscored:
+            self._add_reason(_NO_SCORE)
         self.unscored, self._unscored = 0, []
+
+    def _add_reason(self, why: str) -> None:
+        if len(self._reasons) < 2:
+            self._reasons.add(why)
 
     def _first(self, problems: list[_Problem], lines: Sequence[int], why: str) -> list[_Problem]:
         if len(problems) == SHOWN_PROBLEMS and (self._file_index, min(lines)) > problems[-1][:2]:
@@ -74,16 +87,22 @@ class Tally:
 
     def report(self, *, skip_bad: bool, remedy: str = "") -> ReadReport:
         """Return the counts; raise DataError for bad lines that were not to be skipped, or if nothing is left."""
-        problems = self.problems
-        listing = "".join(f"\n  {text}" for text in problems)
-        if self.bad > len(problems):
-            listing += f"\n  ... and {self.bad - len(problems):,} more"
+        problems, listing = self.problems, self._listing()
         if self.bad and not skip_bad:
+            leave = ", or leave them out with --skip-bad (skip_bad=True)" if self.read else ""
             raise DataError(
                 f"{self.source}: {self.bad:,} of {self.read + self.bad:,} lines cannot be used:{listing}\n"
-                f"Mend them, or leave them out with --skip-bad (skip_bad=True).{remedy}"
+                f"Mend them{leave}.{remedy}"
             )
         if not self.read:
             found = f"all {self.bad:,} lines are bad:{listing}" if self.bad else "it has no lines of data"
             raise DataError(f"{self.source}: nothing could be read, {found}")
         return ReadReport(source=self.source, read=self.read, bad=self.bad, blank=self.blank, problems=problems)
+
+    def _listing(self) -> str:
+        """Name the first bad lines; where all have one reason, such as a column that is not there, the first alone."""
+        problems = self.problems
+        if len(self._reasons) == 1 and self.bad > _SAME:
+            return f"\n  {problems[0]}\n  ... and the same in {self.bad - 1:,} more lines"
+        listing = "".join(f"\n  {text}" for text in problems)
+        return listing + (f"\n  ... and {self.bad - len(problems):,} more" if self.bad > len(problems) else "")

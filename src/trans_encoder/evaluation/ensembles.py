@@ -2,7 +2,8 @@
 
 A saved ensemble is a folder with its models and `ensemble.json`: for each model its weight and the quantiles of the
 scores that it gave to a sample of pairs. A score is looked up among the model's own quantiles, so that models with
-different ranges count alike, and a pair's score does not depend on the other pairs.
+different ranges count alike, and a pair's score does not depend on the other pairs. Scores beyond those of the sample
+share a narrow band at either end, in which they keep their order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,9 @@ from trans_encoder.files import atomic_folder, check_replaceable, read_json, wri
 
 _ENSEMBLE = "ensemble.json"
 _QUANTILES = 201
+_TAIL = 0.5 / _QUANTILES
+"""The band at either end for scores beyond those of the sample: half of what lies between two quantiles."""
+_LEAST_SPAN = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +37,9 @@ class Part:
     both_orders: bool = False
     """Whether it scores a pair in both orders and gives the mean; for cross-encoders."""
 
-    def ranks(self, pairs: PairSet) -> Scores:
-        """Return where the model's scores lie among its scores of the sample: 0 at the lowest, 1 at the highest."""
-        scores = _both_orders(load_encoder(self.folder), pairs, both=self.both_orders)
-        return np.interp(scores, self.quantiles, np.linspace(0, 1, len(self.quantiles))).astype(np.float32)
+    def ranks(self, pairs: PairSet) -> npt.NDArray[np.float64]:
+        """Return where the model's scores lie among its scores of the sample, in (0, 1)."""
+        return _places(_both_orders(load_encoder(self.folder), pairs, both=self.both_orders), self.quantiles)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +109,15 @@ def save_ensemble(voters: Sequence[Voter], sample: PairSet, *, out: str | Path) 
 def check_ensemble_folder(out: Path) -> None:
     """Refuse to replace anything but an ensemble."""
     check_replaceable(out, what="ensemble", is_ours=lambda names: _ENSEMBLE in names)
+
+
+def _places(scores: Scores, quantiles: Sequence[float]) -> npt.NDArray[np.float64]:
+    """Return the places of scores among quantiles; those beyond approach 0 and 1, but never reach them."""
+    lowest, highest = quantiles[0], quantiles[-1]
+    values, span = scores.astype(np.float64), max(highest - lowest, _LEAST_SPAN)
+    below, above = np.maximum(lowest - values, 0), np.maximum(values - highest, 0)
+    places = np.interp(values, quantiles, np.linspace(_TAIL, 1 - _TAIL, len(quantiles)))
+    return places + _TAIL * (above / (span + above) - below / (span + below))
 
 
 def _both_orders(encoder: Encoder, pairs: PairSet, *, both: bool) -> Scores:

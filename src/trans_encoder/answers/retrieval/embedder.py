@@ -12,7 +12,7 @@ from trans_encoder.encoders import find_kind, load_encoder
 from trans_encoder.encoders.loading import checked_name, explained, fingerprint
 from trans_encoder.encoders.onnx import has_graph
 from trans_encoder.encoders.prompts import Prompt, Prompts, Side, choose_prompts, search_prompts
-from trans_encoder.errors import ConfigurationError
+from trans_encoder.errors import ConfigurationError, DataError
 
 Vectors = npt.NDArray[np.float32]
 Sides = tuple[str | None, str | None]
@@ -63,7 +63,7 @@ class Embedder:
     def encode(self, texts: Sequence[str], *, side: Side = ROW) -> Vectors:
         """Return one vector of length one for each text of an index, or for each query."""
         # Unit vectors side by side, each divided by the root of their number: inner products become means of cosines.
-        parts = [_unit(encoder.encode(texts, side=side)) for encoder in self.encoders]
+        parts = [_unit(_sound(encoder.encode(texts, side=side), texts, encoder.name)) for encoder in self.encoders]
         return np.concatenate(parts, axis=1) / np.float32(np.sqrt(len(parts)))
 
 
@@ -147,6 +147,16 @@ def _is_static(path: str) -> bool:
     with explained(path):
         first = json.loads(modules.read_text(encoding="utf-8"))[0]
         return str(first.get("type", "")).endswith("StaticEmbedding")
+
+
+def _sound(vectors: Vectors, texts: Sequence[str], name: str) -> Vectors:
+    bad = ~np.isfinite(vectors).all(axis=1)
+    if bad.any():
+        raise DataError(
+            f"{name} gives embeddings that are no numbers (NaN or infinite), such as for "
+            f"{texts[int(bad.argmax())][:60]!r}; its weights may be damaged: download it again, or give another model"
+        )
+    return vectors
 
 
 def _unit(vectors: Vectors) -> Vectors:

@@ -19,6 +19,7 @@ from trans_encoder.cli.options import (
     SkipBad,
     TrustRemoteCode,
     Workers,
+    as_text,
     choose_prompts,
 )
 from trans_encoder.cli.output import print_result, say_cuts
@@ -33,10 +34,12 @@ RowsPath = Annotated[
     typer.Option("--text", metavar="FILE", help="Rows: JSONL, TSV, CSV, Parquet, or text with a row a line; .gz too."),
 ]
 IdColumn = Annotated[
-    str | None, typer.Option("--id", metavar="COLUMN", help="The column of ids; else `id`, else line numbers.")
+    str | None,
+    typer.Option("--id", metavar="COLUMN", callback=as_text, help="The column of ids; else `id`, else line numbers."),
 ]
 TextColumn = Annotated[
-    str | None, typer.Option("--column", metavar="COLUMN", help="The column of the text, if it is not found.")
+    str | None,
+    typer.Option("--column", metavar="COLUMN", callback=as_text, help="The column of the text, if it is not found."),
 ]
 EmbeddingModels = Annotated[
     list[str] | None,
@@ -144,11 +147,16 @@ _CHANGES = ("added", "changed", "unchanged", "removed")
 
 def search(
     index: Annotated[Path, typer.Argument(metavar="INDEX", help="A folder that `trans-encoder index` made.")],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to search for.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", callback=as_text, help="What to search for.")],
     top: Annotated[int, typer.Option("--top", min=1, help="How many rows to return.")] = 10,
     where: Annotated[
         str | None,
-        typer.Option("--where", metavar="FILTER", help='A condition on columns: status == "open" and year >= 2020'),
+        typer.Option(
+            "--where",
+            metavar="FILTER",
+            callback=as_text,
+            help='A condition on columns: status == "open" and year >= 2020',
+        ),
     ] = None,
     cross: CrossOption = None,
     prompt: PromptOption = None,

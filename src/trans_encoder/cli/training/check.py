@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def check(job: "Job", json: bool) -> None:
     """Check what `train` would be given: files, models, settings; print the plan and how long it would take.
 
-    Takes the same arguments as `train`. The time is measured on a few batches; nothing is trained or written.
+    Takes the same arguments as `train`, of which `--out` may be left out. The time is measured on a few batches;
+    nothing is trained or written.
 
     Example: `trans-encoder check run.toml`
     """
@@ -31,10 +32,11 @@ def check(job: "Job", json: bool) -> None:
         pairs = job.pairs
         if pairs is None:
             assert job.text is not None
-            begun = is_begun_from_text(job.config, out=job.out)
+            begun = job.out is not None and is_begun_from_text(job.config, out=job.out)
             pairs = placeholder_pairs(job.text, count=job.count)
         else:
-            begun = is_begun(job.config, pairs, out=job.out, judge=DevJudge(job.dev) if job.dev else None)
+            judge = DevJudge(job.dev) if job.dev else None
+            begun = job.out is not None and is_begun(job.config, pairs, out=job.out, judge=judge)
         plan = plan_run(job.config, pairs, dev=job.dev, remined=job.text if job.remine else None, mix=job.mix)
     print_result(_as_dict(job, plan, begun=begun), as_json=json, shown=_shown(job, plan, begun=begun))
 
@@ -46,7 +48,7 @@ def _as_dict(job: "Job", plan: "Plan", *, begun: bool) -> dict[str, Any]:
         "pairs": {"source": job.source, "count": job.count},
         "dev": {"name": job.dev.name, "count": len(job.dev.pairs), "metric": job.dev.metric} if job.dev else None,
         "tests": {name: len(test.pairs) for name, test in job.tests.items()},
-        "out": str(job.out),
+        "out": None if job.out is None else str(job.out),
         "begun": begun,
         "config": plan.config.model_dump(mode="json"),
         "notes": _notes(job, plan),
@@ -72,8 +74,9 @@ def _shown(job: "Job", plan: "Plan", *, begun: bool) -> Shown:
         *(f"{member.name}: bi-encoder {member.bi}, cross-encoder from {member.plm}" for member in config.members),
         *(f"Lengths: {length}" for length in plan.lengths),
         *(f"Note: {note}" for note in _notes(job, plan)),
-        f"Run folder: {job.out}" + (" (begun already: the run would continue)" if begun else ""),
     ]
+    if job.out is not None:
+        facts.append(f"Run folder: {job.out}" + (" (begun already: the run would continue)" if begun else ""))
     return [*facts, table, f"Everything is in order. About {duration(plan.seconds)} for {config.cycles} cycles."]
 
 

@@ -37,11 +37,12 @@ def train(job: "Job", json: bool) -> None:
     from trans_encoder.report.measuring import count_test_cuts, evaluate_run
     from trans_encoder.runs import make_engine
 
+    out = job.run_folder
     with joined_ranks(), show_progress(), make_engine(job.engine, device=job.config.device) as engine:
         options = TextOptions(job.count, job.mix, job.remine, job.objective)
-        ready = prepare(job.config, job.learnt_from, out=job.out, options=options)
+        ready = prepare(job.config, job.learnt_from, out=out, options=options)
         judge = DevJudge(job.dev) if job.dev else None
-        result = run(ready.config, ready.pairs, out=job.out, judge=judge, miner=ready.miner, engine=engine)
+        result = run(ready.config, ready.pairs, out=out, judge=judge, miner=ready.miner, engine=engine)
         tests = _by_model(evaluate_run(result.folder, job.tests)) if job.tests else {}
         counted = count_test_cuts(result.folder, job.tests) if job.tests and is_first_rank() else {}
         page = from_first_rank(lambda: write_report([result.folder]))
