@@ -60,7 +60,7 @@ class Mix(BaseModel):
 
 
 DEFAULT_MIX = Mix(parts=1)
-"""Parts alone: what teaches best of all mixes tried on Wikipedia (docs/results.md)."""
+"""Parts alone: what teaches best of all mixes tried on Wikipedia (docs/studies.md)."""
 
 
 def rank_limits(sentences: int) -> dict[Band, tuple[int, int]]:
