@@ -26,11 +26,12 @@ from measuring import sts_tests
 from trans_encoder import CrossEncoder, PairSet, RunConfig, TestSet, label, load_task
 from trans_encoder.config import make_config
 from trans_encoder.distill.judges import LabelFreeJudge, hold_out
-from trans_encoder.distill.labels.pseudo_labels import Teacher, anchored
+from trans_encoder.distill.labels import anchored
 from trans_encoder.distill.team import assemble, resolve_members
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.evaluation.evaluate import measure
 from trans_encoder.evaluation.metrics import spearman
+from trans_encoder.teachers import Teacher
 
 Row = dict[str, Any]
 

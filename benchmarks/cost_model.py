@@ -24,7 +24,7 @@ from rich.table import Table
 
 from trans_encoder.config import RunConfig, make_config
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
+from trans_encoder.distill.labels import PseudoLabels
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Encoder
 from trans_encoder.encoders.tokens import PairTokeniser
 from trans_encoder.encoders.training import TrainingOptions, train

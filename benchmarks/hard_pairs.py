@@ -14,10 +14,10 @@ from pathlib import Path
 
 from trans_encoder import PairSet, TestSet, evaluate, learn
 from trans_encoder.distill.labels import PseudoLabels, with_hard_pairs
-from trans_encoder.distill.labels.scales import mean_scores
 from trans_encoder.encoders import CrossEncoder, load_encoder
 from trans_encoder.encoders.calibrating import calibrate_to
 from trans_encoder.evaluation.probe import probe
+from trans_encoder.teachers.scales import mean_scores
 
 
 def figures(encoder, tests: list[TestSet]) -> dict:

@@ -29,9 +29,8 @@ import transformers
 from trans_encoder.config import TrainingPlan
 from trans_encoder.data.pairs import PairSet, Scores
 from trans_encoder.data.wording import shared_wording
-from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
-from trans_encoder.distill.labels.scales import combined, laid_on
-from trans_encoder.distill.selection import MARGIN, Verdict, verdict_of, weigh_views
+from trans_encoder.distill.labels import PseudoLabels
+from trans_encoder.distill.selection import MARGIN, Verdict, verdict_of
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.encoders.matching import match_tokens
 from trans_encoder.encoders.merging import merge_into
@@ -39,6 +38,8 @@ from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.evaluation.metrics import auc, spearman
 from trans_encoder.report.intervals import Interval, bootstrap, interval
 from trans_encoder.runs.records import Evidence
+from trans_encoder.teachers.scales import combined, laid_on
+from trans_encoder.teachers.views import weigh_views
 
 SIZES = {"train": 600, "held_out": 400, "test": 400}
 SETS = ("sickr", "sts12", "sts13", "sts14", "sts15", "sts16")

@@ -19,12 +19,12 @@ from made_pairs import made_pairs
 from measuring import timed
 
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.labels.stored import SHARD_PAIRS, LabelShard, cut, parts
-from trans_encoder.distill.team import ModelRef
+from trans_encoder.distill.labels import SHARD_PAIRS, LabelShard, cut, parts
 from trans_encoder.distill.work import Label
 from trans_encoder.runs.run import Run
 from trans_encoder.runs.stages import Stage
 from trans_encoder.runs.workers.processes import side_by_side
+from trans_encoder.teachers import ModelRef
 
 
 def label(folder: Path, teacher: ModelRef, *, count: int, workers: int) -> float:

@@ -29,8 +29,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.distil import distil
 from trans_encoder.encoders import BiEncoder
+from trans_encoder.pipelines.distil import distil
 
 LIMIT_BYTES = 2 << 30
 FORK = multiprocessing.get_context("fork")

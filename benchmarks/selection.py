@@ -32,12 +32,12 @@ from trans_encoder import BiEncoder, Text, mine
 from trans_encoder.config import make_config, parse_overrides
 from trans_encoder.data.pairs import PairSet, Scores
 from trans_encoder.data.tasks import Task, TestSet, load_task
-from trans_encoder.distill.judges import WEIGHTS, Comparison, DevJudge, Verdict, hold_out
-from trans_encoder.distill.labels.pseudo_labels import Teacher
+from trans_encoder.distill.judges import WEIGHTS, Comparison, DevJudge, hold_out
 from trans_encoder.distill.run import run
-from trans_encoder.distill.selection import Candidate, choose
+from trans_encoder.distill.selection import Candidate, Verdict, choose
 from trans_encoder.evaluation.evaluate import measure
 from trans_encoder.mining import Mix
+from trans_encoder.teachers import Teacher
 
 Row = dict[str, Any]
 

@@ -288,7 +288,7 @@ def start(tmp_path_factory: pytest.TempPathFactory, bert: Path) -> Path:
 @pytest.fixture(scope="session")
 def mutual(tmp_path_factory: pytest.TempPathFactory, bert: Path, roberta: Path, pairs: PairSet, dev: PairSet) -> Path:
     """A finished run folder: BERT and RoBERTa of different widths teach each other in two cycles. Do not change it."""
-    from trans_encoder.distill.distil import distil
+    from trans_encoder.pipelines.distil import distil
 
     return distil(pairs, [str(bert), str(roberta)], dev=dev, out=tmp_path_factory.mktemp("mutual"), **TINY_RUN).folder
 

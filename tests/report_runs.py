@@ -88,7 +88,7 @@ def write_run(
 def write_real_run(path: Path, *, bert: Path, pairs: PairSet, dev: PairSet | None) -> Path:
     """Distil a tiny model for one short cycle."""
     from trans_encoder.config import MemberConfig
-    from trans_encoder.distill.distil import distil
+    from trans_encoder.pipelines.distil import distil
 
     plan = {"batch_size": 16, "epochs": 1, "dev_steps": 2}
     member = MemberConfig(bi=str(bert), name="bert")

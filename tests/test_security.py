@@ -14,11 +14,11 @@ from trans_encoder.cli import app
 from trans_encoder.config import MemberConfig, make_config
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.writers import write_pairs
-from trans_encoder.distill.distil import distil
-from trans_encoder.distill.results.cards import escaped
+from trans_encoder.distill.cards import escaped
 from trans_encoder.distill.team import resolve_members
 from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
 from trans_encoder.errors import ConfigurationError
+from trans_encoder.pipelines.distil import distil
 from trans_encoder.report.measuring import evaluate_run
 
 ONE_CYCLE = {**TINY_RUN, "cycles": 1}

@@ -16,11 +16,8 @@ if TYPE_CHECKING:
     from trans_encoder.data import Corpus, PairSet, Task, TestSet, Text, load_task
     from trans_encoder.demo.run import run_demo
     from trans_encoder.distill.bootstrap import bootstrap
-    from trans_encoder.distill.distil import distil
     from trans_encoder.distill.labels import PseudoLabels, label
-    from trans_encoder.distill.learn import learn
-    from trans_encoder.distill.planning import plan_run
-    from trans_encoder.distill.results import Result, ensemble_run
+    from trans_encoder.distill.run import Result
     from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
     from trans_encoder.errors import ConfigurationError, DataError, MissingExtraError, RunError, TransEncoderError
     from trans_encoder.evaluation.evaluate import Evaluation, evaluate
@@ -28,6 +25,10 @@ if TYPE_CHECKING:
     from trans_encoder.exporting import export
     from trans_encoder.mining.mine import mine
     from trans_encoder.paper.experiment import experiment
+    from trans_encoder.pipelines.distil import distil
+    from trans_encoder.pipelines.ensemble import ensemble_run
+    from trans_encoder.pipelines.learn import learn
+    from trans_encoder.pipelines.planning import plan_run
     from trans_encoder.report import write_report
     from trans_encoder.serve import serve_index
 
@@ -48,7 +49,7 @@ _HOMES = {
     "PairSet": "data.pairs",
     "ProbeResult": "evaluation.probe",
     "PseudoLabels": "distill.labels",
-    "Result": "distill.results",
+    "Result": "distill.run",
     "RunConfig": "config",
     "RunError": "errors",
     "Task": "data.tasks",
@@ -58,19 +59,19 @@ _HOMES = {
     "TransEncoderError": "errors",
     "bootstrap": "distill.bootstrap",
     "build_index": "answers.index",
-    "distil": "distill.distil",
-    "ensemble_run": "distill.results",
+    "distil": "pipelines.distil",
+    "ensemble_run": "pipelines.ensemble",
     "evaluate": "evaluation.evaluate",
     "experiment": "paper.experiment",
     "export": "exporting",
     "find_duplicates": "answers.duplicates",
     "label": "distill.labels",
-    "learn": "distill.learn",
+    "learn": "pipelines.learn",
     "load_config": "config",
     "load_encoder": "encoders",
     "load_task": "data.tasks",
     "mine": "mining",
-    "plan_run": "distill.planning",
+    "plan_run": "pipelines.planning",
     "probe": "evaluation.probe",
     "run_demo": "demo.run",
     "serve_index": "serve",

@@ -15,7 +15,7 @@ from conftest import graded
 from trans_encoder.cli import COMMANDS, app
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.writers import write_pairs
-from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
+from trans_encoder.distill.labels import PseudoLabels
 from trans_encoder.encoders import BiEncoder, CrossEncoder, load_encoder
 
 FAST = ["cycles=1", "cross.epochs=1", "bi.epochs=1", "bi.batch_size=16", "cross.batch_size=16"]

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from trans_encoder.cli import app
 from trans_encoder.data.writers import write_pairs
-from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
+from trans_encoder.distill.labels import PseudoLabels
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 
 

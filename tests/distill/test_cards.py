@@ -6,8 +6,9 @@ import pytest
 from huggingface_hub import ModelCard, metadata_load
 
 from trans_encoder.config import OptimisationPlan
-from trans_encoder.distill.results.cards import _evaluation, _head, write_tuned_card
-from trans_encoder.distill.team import UNSUPERVISED, base_model
+from trans_encoder.distill.cards import _evaluation, _head, write_tuned_card
+from trans_encoder.teachers import UNSUPERVISED
+from trans_encoder.teachers.origins import base_model
 
 PLAN = OptimisationPlan(batch_size=8, epochs=1, learning_rate=1e-4, max_tokens=32)
 

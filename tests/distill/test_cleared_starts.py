@@ -8,10 +8,10 @@ import pytest
 from conftest import TINY_RUN
 from trans_encoder.config import PRESETS, MemberConfig, make_config
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.distil import distil
-from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
+from trans_encoder.distill.labels import PseudoLabels
 from trans_encoder.distill.team import DIRECTIONS, resolve_members
 from trans_encoder.encoders import BiEncoder
+from trans_encoder.pipelines.distil import distil
 
 SHORT = {**TINY_RUN, "cycles": 1, "formulation": "bi", "directions": 2}
 

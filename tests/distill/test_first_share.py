@@ -9,10 +9,10 @@ from killing import killed, killed_until_it_ends
 from trans_encoder.config import PRESETS, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
-from trans_encoder.distill.distil import distil
-from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
-from trans_encoder.distill.planning import plan_run
+from trans_encoder.distill.labels import PseudoLabels
 from trans_encoder.distill.run import first_pairs
+from trans_encoder.pipelines.distil import distil
+from trans_encoder.pipelines.planning import plan_run
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ import numpy as np
 
 from conftest import TINY_RUN
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.distil import distil
-from trans_encoder.distill.labels.pseudo_labels import with_hard_pairs
+from trans_encoder.distill.labels import with_hard_pairs
 from trans_encoder.evaluation.flips import make_flips
+from trans_encoder.pipelines.distil import distil
 from trans_encoder.report import write_report
 from trans_encoder.runs.layout import Layout, training_record
 from trans_encoder.runs.records import TrainingRecord, read_record

@@ -7,10 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.labels.pseudo_labels import PseudoLabels, anchored, label
-from trans_encoder.distill.team import ModelRef
+from trans_encoder.distill.labels import PseudoLabels, anchored, label
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.errors import DataError, RunError
+from trans_encoder.teachers import ModelRef
 
 
 @dataclass

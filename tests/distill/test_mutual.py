@@ -6,11 +6,11 @@ import torch
 
 from conftest import TINY_RUN
 from trans_encoder.config import make_config
-from trans_encoder.distill.distil import distil
-from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
+from trans_encoder.distill.labels import PseudoLabels
 from trans_encoder.distill.team import resolve_members
 from trans_encoder.encoders import BiEncoder, load_encoder
 from trans_encoder.errors import ConfigurationError
+from trans_encoder.pipelines.distil import distil
 from trans_encoder.report import write_report
 
 

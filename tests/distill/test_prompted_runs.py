@@ -6,11 +6,11 @@ from sentence_transformers import SentenceTransformer
 
 from conftest import TINY_RUN
 from trans_encoder.config import MemberConfig, TeacherConfig, load_config
-from trans_encoder.distill.distil import distil
-from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
+from trans_encoder.distill.labels import PseudoLabels
 from trans_encoder.distill.run import run
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.errors import ConfigurationError
+from trans_encoder.pipelines.distil import distil
 
 PROMPTS = {"query": "the baker asks: ", "document": "tall clock: "}
 

@@ -14,11 +14,10 @@ from conftest import TINY_RUN, contents
 from trans_encoder.config import PRESETS, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
+from trans_encoder.distill.cards import escaped
 from trans_encoder.distill.cycle import stage_seed
-from trans_encoder.distill.distil import distil
-from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
-from trans_encoder.distill.results.cards import escaped
-from trans_encoder.distill.results.result import Result
+from trans_encoder.distill.labels import PseudoLabels
+from trans_encoder.distill.run import Result
 from trans_encoder.distill.selection import Candidate, choose
 from trans_encoder.distill.team import assemble
 from trans_encoder.distill.work import Student
@@ -26,6 +25,7 @@ from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.errors import ConfigurationError, DataError, RunError
 from trans_encoder.evaluation.evaluate import measure
+from trans_encoder.pipelines.distil import distil
 from trans_encoder.runs import identity
 
 MODEL = {

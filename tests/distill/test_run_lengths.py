@@ -14,8 +14,8 @@ from conftest import TINY_RUN, contents, save_model, sentence, shape, wordpiece,
 from trans_encoder.cli import app
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.writers import write_pairs
-from trans_encoder.distill.distil import distil
 from trans_encoder.encoders import BiEncoder, load_encoder
+from trans_encoder.pipelines.distil import distil
 
 OWN, POSITIONS = 128, 256
 LENGTHS = (10, 60, 200)

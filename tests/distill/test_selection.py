@@ -13,7 +13,6 @@ from trans_encoder.config import PRESETS, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.wording import shared_wording
-from trans_encoder.distill.distil import distil
 from trans_encoder.distill.judges import (
     WEIGHTS,
     Comparison,
@@ -23,21 +22,14 @@ from trans_encoder.distill.judges import (
     light_edit,
     make_probes,
 )
-from trans_encoder.distill.results.result import Result
-from trans_encoder.distill.selection import (
-    LEARNT,
-    Candidate,
-    Verdict,
-    choose,
-    choose_by_views,
-    idle_cycles,
-    verdict_of,
-    weigh_views,
-)
+from trans_encoder.distill.run import Result
+from trans_encoder.distill.selection import LEARNT, Candidate, Verdict, choose, choose_by_views, idle_cycles, verdict_of
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.evaluation.metrics import spearman
+from trans_encoder.pipelines.distil import distil
 from trans_encoder.runs.records import Evidence
+from trans_encoder.teachers.views import weigh_views
 
 
 @pytest.fixture(scope="module")

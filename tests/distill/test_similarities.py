@@ -13,9 +13,9 @@ from trans_encoder.cli import app
 from trans_encoder.data.text import Text
 from trans_encoder.distill.bootstrap import bootstrap
 from trans_encoder.distill.bootstrap.similarities import batch_divergence
-from trans_encoder.distill.distil import distil
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.errors import ConfigurationError
+from trans_encoder.pipelines.distil import distil
 
 FAST = {"batch_size": 32, "learning_rate": 3e-3, "epochs": 4}
 

@@ -15,22 +15,14 @@ from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
 from trans_encoder.distill import run as run_module
 from trans_encoder.distill.bootstrap import bootstrap
-from trans_encoder.distill.distil import distil
 from trans_encoder.distill.judges import LabelFreeJudge, hold_out
-from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
-from trans_encoder.distill.planning import plan_run
-from trans_encoder.distill.team import (
-    ANCHOR,
-    IN_BATCH,
-    MERGE,
-    SMALL_STEPS,
-    TEAM_STEPS,
-    may_know_labels,
-    merge_of,
-    resolve_members,
-)
+from trans_encoder.distill.labels import PseudoLabels
+from trans_encoder.distill.team import ANCHOR, IN_BATCH, MERGE, SMALL_STEPS, TEAM_STEPS, merge_of, resolve_members
 from trans_encoder.encoders import BiEncoder, CrossEncoder
+from trans_encoder.pipelines.distil import distil
+from trans_encoder.pipelines.planning import plan_run
 from trans_encoder.report import write_report
+from trans_encoder.teachers import may_know_labels
 
 SHORT = {**TINY_RUN, "cycles": 1}
 KEPT = "harm to such a start cannot be seen without labels: its bi-encoder is kept in best/"

@@ -3,9 +3,11 @@
 import pytest
 
 from trans_encoder.config import PRESETS, MemberConfig, make_config
-from trans_encoder.distill.team import ModelRef, assemble, base_model, find_plm, resolve_members
+from trans_encoder.distill.team import assemble, resolve_members
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.errors import RunError
+from trans_encoder.teachers import ModelRef, find_plm
+from trans_encoder.teachers.origins import base_model
 
 
 def card(folder, base):

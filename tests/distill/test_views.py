@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conftest import TINY_RUN
-from trans_encoder.distill.distil import distil
+from trans_encoder.pipelines.distil import distil
 
 RUN = {**TINY_RUN, "cycles": 1, "scale": None, "selection": "label-free", "formulation": "bi"}
 RUN["cross"] = {**TINY_RUN["cross"], "learning_rate": 1e-4}

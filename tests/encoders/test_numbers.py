@@ -11,11 +11,11 @@ from safetensors.torch import load_file, save_file
 from conftest import TINY_RUN
 from trans_encoder.config import TrainingPlan
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.distil import distil
-from trans_encoder.distill.labels.pseudo_labels import label
+from trans_encoder.distill.labels import label
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.training import TrainingOptions, train
 from trans_encoder.errors import ConfigurationError, DataError, RunError, TransEncoderError
+from trans_encoder.pipelines.distil import distil
 
 ONE_CYCLE = {**TINY_RUN, "cycles": 1}
 

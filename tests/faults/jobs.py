@@ -13,11 +13,11 @@ from trans_encoder.answers.duplicates import Duplicates, find_duplicates
 from trans_encoder.answers.index import Index, build_index
 from trans_encoder.data import Corpus, Text
 from trans_encoder.distill.bootstrap import bootstrap
-from trans_encoder.distill.distil import distil
-from trans_encoder.distill.learn import learn
-from trans_encoder.distill.results import ensemble_run
 from trans_encoder.errors import DataError
 from trans_encoder.exporting import export
+from trans_encoder.pipelines.distil import distil
+from trans_encoder.pipelines.ensemble import ensemble_run
+from trans_encoder.pipelines.learn import learn
 
 _ANSWERS = 6
 _NAME_THE_FOLDER = {"start.json", "result.json"}

@@ -14,8 +14,8 @@ from typing import Any
 
 from conftest import byte_level_bpe, contents, graded, save_model, shape, wordpiece
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.distil import distil
 from trans_encoder.errors import TransEncoderError
+from trans_encoder.pipelines.distil import distil
 
 PLAN = {"batch_size": 8, "epochs": 1, "learning_rate": 1e-3, "dev_steps": 2, "checkpoint_steps": 2}
 SETTINGS: dict[str, Any] = {

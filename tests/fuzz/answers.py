@@ -21,9 +21,9 @@ from trans_encoder.answers.found import Duplicates
 from trans_encoder.answers.index import Index, build_index
 from trans_encoder.answers.retrieval import Embedder
 from trans_encoder.data import Corpus
-from trans_encoder.distill.learn import read_labels
 from trans_encoder.encoders.prompts import Prompt
 from trans_encoder.errors import ConfigurationError, DataError
+from trans_encoder.pipelines.learn import read_labels
 
 _TEXTS = ["the flight was cancelled", "the flight was not cancelled", "flight got cancelled", "a wooden boat", "a boat"]
 

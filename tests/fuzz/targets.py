@@ -16,7 +16,7 @@ from fuzz.sound import arrow_bytes, markdown, plain_text, table
 from trans_encoder.config import JobConfig, RunConfig, load_config, parse_overrides
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.text import Text
-from trans_encoder.distill.labels.pseudo_labels import PseudoLabels
+from trans_encoder.distill.labels import PseudoLabels
 from trans_encoder.errors import DataError, TransEncoderError
 
 _MEMBER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

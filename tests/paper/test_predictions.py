@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from trans_encoder.data.tasks import TestSet
-from trans_encoder.distill.team import ModelRef
 from trans_encoder.paper.predictions import Predictions
+from trans_encoder.teachers import ModelRef
 
 
 @pytest.mark.parametrize(

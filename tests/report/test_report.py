@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from report_runs import HOSTILE, write_real_run, write_run
 from trans_encoder.cli import app
 from trans_encoder.data.tasks import TestSet
-from trans_encoder.distill.results.result import Result
+from trans_encoder.distill.run import Result
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.evaluation.metrics import auc, spearman
 from trans_encoder.report import ModelKey, save_evaluation, write_report

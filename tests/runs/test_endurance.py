@@ -6,8 +6,8 @@ from pathlib import Path
 
 from conftest import TINY_RUN
 from trans_encoder.data.pairs import PairSet
-from trans_encoder.distill.distil import distil
 from trans_encoder.encoders.tokens import PairTokeniser
+from trans_encoder.pipelines.distil import distil
 
 
 def open_files():

@@ -14,9 +14,9 @@ from conftest import TINY_RUN, contents
 from killing import in_a_process, killed, killed_until_it_ends
 from trans_encoder.data.text import Text
 from trans_encoder.distill.bootstrap import bootstrap
-from trans_encoder.distill.distil import distil
 from trans_encoder.encoders.trainer import StageTrainer
 from trans_encoder.errors import RunError
+from trans_encoder.pipelines.distil import distil
 from trans_encoder.runs.run import Run
 
 

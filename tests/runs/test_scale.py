@@ -20,19 +20,19 @@ from scale.works import LONG, die, sleep_or_fail
 from trans_encoder.config import EngineConfig, load_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.text import Text
+from trans_encoder.distill import labels as shards
 from trans_encoder.distill.bootstrap import bootstrap
-from trans_encoder.distill.distil import distil
-from trans_encoder.distill.labels import stored as shards
-from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders import tokens
 from trans_encoder.encoders.trainer import Share
 from trans_encoder.errors import ConfigurationError, MissingExtraError, RunError
 from trans_encoder.files import atomic_file
+from trans_encoder.pipelines.distil import distil
 from trans_encoder.runs import claims
 from trans_encoder.runs.run import Run
 from trans_encoder.runs.stages import Stage
 from trans_encoder.runs.workers import make_engine
 from trans_encoder.runs.workers.processes import side_by_side
+from trans_encoder.teachers import ModelRef
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ from conftest import TINY_RUN, contents
 from killing import killed
 from trans_encoder.config import make_config
 from trans_encoder.data.text import Text
-from trans_encoder.distill.distil import distil
-from trans_encoder.distill.from_text import prepare
-from trans_encoder.distill.planning import plan_run
 from trans_encoder.errors import MissingExtraError
+from trans_encoder.pipelines.distil import distil
+from trans_encoder.pipelines.from_text import prepare
+from trans_encoder.pipelines.planning import plan_run
 from trans_encoder.runs.trackers import tracked
 
 SETTINGS = {**TINY_RUN, "cycles": 1}

@@ -26,7 +26,7 @@ from trans_encoder.answers.retrieval import (
     load_embedder,
 )
 from trans_encoder.data import ID, Corpus
-from trans_encoder.distill.results import Result
+from trans_encoder.distill.run import Result
 from trans_encoder.encoders import CrossEncoder, load_encoder
 from trans_encoder.errors import ConfigurationError
 

@@ -14,9 +14,9 @@ from trans_encoder.cli.texts import read_text
 from trans_encoder.config import EngineConfig, Inputs, RunConfig, load_config, parse_overrides
 from trans_encoder.data import TASKS, PairSet, Task, TestSet, Text, load_task
 from trans_encoder.distill.bootstrap import ObjectiveName
-from trans_encoder.distill.from_text import MINED_PAIRS
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.mining import Mix
+from trans_encoder.pipelines.from_text import MINED_PAIRS
 
 
 @dataclass(frozen=True)

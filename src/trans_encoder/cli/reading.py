@@ -26,7 +26,7 @@ class Reading:
 
     def labels(self, path: str | Path, *, score_range: tuple[float, float] | None) -> PairSet:
         """Read pairs with the scores that a student is to learn."""
-        from trans_encoder.distill.learn import read_labels
+        from trans_encoder.pipelines.learn import read_labels
 
         pairs = read_labels(path, score_range=score_range, columns=self._names(), skip_bad=self.skip_bad)
         _say_what_was_skipped(pairs)

@@ -23,28 +23,3 @@ from trans_encoder.config.run_config import (
     make_config,
     parse_overrides,
 )
-
-__all__ = [
-    "FUNCTION",
-    "LEXICAL",
-    "PAPER_METHOD",
-    "PRESETS",
-    "SCORE_FILES",
-    "TOKENS",
-    "VIEWS",
-    "EngineConfig",
-    "Inputs",
-    "JobConfig",
-    "Kind",
-    "MemberConfig",
-    "OptimisationPlan",
-    "PoolingMode",
-    "RunConfig",
-    "Scale",
-    "TeacherConfig",
-    "TrainingPlan",
-    "free_name",
-    "load_config",
-    "make_config",
-    "parse_overrides",
-]

@@ -260,3 +260,9 @@ def _keys(distinct: Distinct, *, ordered: bool = False) -> npt.NDArray[np.int64]
         first, second = np.minimum(first, second), np.maximum(first, second)
     keys: npt.NDArray[np.int64] = first * len(distinct.sentences) + second
     return keys
+
+
+def check_varied(pairs: PairSet) -> None:
+    """Refuse pairs that are all the same: their labels are, too, and nothing can be learnt from equal labels."""
+    if pairs.all_alike:
+        raise DataError(f"all {len(pairs):,} pairs have the same two texts; give pairs that differ")

@@ -12,9 +12,9 @@ from trans_encoder.demo.gold import Figures, Gold
 from trans_encoder.demo.reference import write_reference
 from trans_encoder.demo.start import claim_start, demo_models
 from trans_encoder.distill.bootstrap import bootstrap
-from trans_encoder.distill.distil import distil
 from trans_encoder.encoders import KNOWN, BiEncoder, CrossEncoder, is_sentence_encoder
 from trans_encoder.files import write_json
+from trans_encoder.pipelines.distil import distil
 from trans_encoder.report import ModelKey, save_evaluation, write_report
 from trans_encoder.runs import Layout
 

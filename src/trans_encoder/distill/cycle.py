@@ -9,9 +9,9 @@ import numpy as np
 from trans_encoder.config import RunConfig
 from trans_encoder.data import PairSet
 from trans_encoder.distill.judges import Judge
-from trans_encoder.distill.labels import Known, Vote, embedders_of, parts, views_of
+from trans_encoder.distill.labels import Known, parts
 from trans_encoder.distill.preparing import Embed, MineAgain, Miner, RemoveDirections, ScoreHeldOut, ScoreStarts
-from trans_encoder.distill.team import Member, ModelRef, Team
+from trans_encoder.distill.team import Member, Team, embedders_of, views_of
 from trans_encoder.distill.work import Anchor, Embedded, Label, Student, Train, WriteHistory
 from trans_encoder.encoders import Kind
 from trans_encoder.ranks import is_first_rank
@@ -27,6 +27,7 @@ from trans_encoder.runs import (
     read_record,
     training_record,
 )
+from trans_encoder.teachers import ModelRef, Vote
 
 
 def run_cycle(team: Team, steps: "CycleStages", *, cycle: int) -> Team:

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from trans_encoder.config import RunConfig
-from trans_encoder.data import PairSet, Scores, TestSet
-from trans_encoder.data.wording import shared_wording
-from trans_encoder.data.words import joined, words_of
-from trans_encoder.distill.labels import Teacher, label
-from trans_encoder.distill.selection import FEWEST_VIEWS, LEARNT, Verdict, weigh_views
+from trans_encoder.data import PairSet, Scores, TestSet, joined, shared_wording, words_of
+from trans_encoder.distill.labels import label
+from trans_encoder.distill.selection import LEARNT, Verdict
+from trans_encoder.distill.team import Member, Team, views_of
 from trans_encoder.encoders import Kind, RankSharded
 from trans_encoder.errors import DataError
 from trans_encoder.evaluation.evaluate import measure
 from trans_encoder.evaluation.metrics import spearman
 from trans_encoder.runs import Evidence
+from trans_encoder.teachers import FEWEST_VIEWS, Teacher, Vote, weigh_views
 
 
 class Comparison(NamedTuple):
@@ -320,3 +320,27 @@ def hold_out(pairs: PairSet, *, seed: int, number: int | None = None, views: boo
             "selection=last"
         )
     return Split(training, held_out)
+
+
+def can_judge(member: Member, judge: Judge | None) -> bool:
+    """Return whether a judge may replace a member's start: with labels always, without them if the start knew none."""
+    return judge is None or judge.has_labels or not member.supervised
+
+
+def harm_notes(team: Team, judge: Judge | None, frozen: Sequence[Vote] = ()) -> list[str]:
+    """Note for each start that may have been trained on labels who judges its students, if there is anyone."""
+    unseen = (member for member in team if not can_judge(member, judge))
+    return [_harm_note(member, [view.name for view in views_of(member, team, frozen)]) for member in unseen]
+
+
+def _harm_note(member: Member, views: Sequence[str]) -> str:
+    if len(views) >= FEWEST_VIEWS:
+        return (
+            f"{member.name} may have been trained on labels: its student is put in best/ if {' and '.join(views)} show "
+            f"on held-out pairs that it is better, else the start is. Give a dev set to let that decide"
+        )
+    return (
+        f"{member.name} may have been trained on labels, and harm to such a start cannot be seen without labels: its "
+        f"bi-encoder is kept in best/ as it is. Add --teacher MODEL twice, for two encoders of other families that "
+        f"teach and judge it, give a dev set to let that decide, or set supervised=false if there were no labels"
+    )

@@ -12,16 +12,16 @@ import numpy as np
 
 from trans_encoder.data import PairSet
 from trans_encoder.distill.judges import Judge
-from trans_encoder.distill.labels import PseudoLabels, Teacher, check_scores
-from trans_encoder.distill.team import ModelRef
-from trans_encoder.encoders import BiEncoder, RankSharded
+from trans_encoder.distill.labels import PseudoLabels
+from trans_encoder.encoders import BiEncoder, RankSharded, unit_vectors
 from trans_encoder.encoders.directions import without_common_directions
-from trans_encoder.encoders.in_batch import unit_vectors
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.evaluation.probe import flip_accuracy
 from trans_encoder.files import atomic_file, atomic_folder
 from trans_encoder.ranks import is_first_rank
 from trans_encoder.runs import StartEntry, StartRecord, write_record
+from trans_encoder.teachers import ModelRef, Teacher
+from trans_encoder.teachers.checks import check_scores
 
 
 class Miner(Protocol):

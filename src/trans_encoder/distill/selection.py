@@ -1,34 +1,16 @@
-"""Choice among the cycles' models, and a test without labels of whether a student is better than its start.
+"""Choice among the cycles' models, and when one counts as better than the start."""
 
-The judge by views (`weigh_views`) rests on scorers that do not come from the start: other members' starts and frozen
-teachers. A one-factor model of the start and these views estimates, without labels, how closely each follows what they
-all measure. The student is then written as a mix of the same scorers plus a rest of its own. A student that moved
-towards views which are worth it gains; one that only moved away from all of them loses.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-from numpy.typing import NDArray
-
-from trans_encoder.data import Scores
-from trans_encoder.distill.labels import uniform_ranks
-from trans_encoder.distill.team import ModelRef
 from trans_encoder.runs import Evidence
+from trans_encoder.teachers import ModelRef
 
 LEARNT = 81.0
 """Agreement with its teachers on held-out pairs that a student must reach to count as better than the start."""
 MARGIN = 0.0
 """The estimated gain must be beyond this, with its whole interval, for an answer; set in docs/selection.md."""
-FEWEST_VIEWS = 2
-"""With the start, three scorers identify a one-factor model."""
-_RESAMPLES, _LEVEL, _FACTOR_STEPS = 1000, 0.95, 50
-_SAME = 0.999  # rank correlation from which two scorers count as one
-_HIGHEST_LOADING = 0.98  # a scorer that equals the factor would leave nothing to the others
-
-Floats = NDArray[np.float64]
 
 
 class Verdict(StrEnum):
@@ -44,28 +26,6 @@ class Verdict(StrEnum):
         return None if self is Verdict.NOT_KNOWN else self is Verdict.BETTER
 
 
-def weigh_views(start: Scores, student: Scores, views: Mapping[str, Scores]) -> Evidence | None:
-    """Estimate how much better a student ranks pairs than its start; None with too few views to tell.
-
-    Views must not come from the start. That the student learnt from them is allowed for: what it only took over of a
-    view's errors counts as error.
-    """
-    ranks = {"": _standard_ranks(start)}
-    for name, scores in views.items():
-        if not np.isnan(scores).any() and np.ptp(scores) > 0:
-            own = _standard_ranks(scores)
-            # A copy of the start, or of another view, is not a second opinion.
-            if all(np.mean(own * other) < _SAME for other in ranks.values()):
-                ranks[name] = own
-    _, *known = ranks
-    if len(known) < FEWEST_VIEWS:
-        return None
-    columns = np.stack([*ranks.values(), _standard_ranks(student)], axis=1)
-    gains = 100 * _gains(_resampled_correlations(columns))
-    low, high = np.quantile(gains[1:], [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
-    return Evidence(gain=float(gains[0]), low=float(low), high=float(high), pairs=len(start), views=tuple(known))
-
-
 def verdict_of(evidence: Evidence | None, *, margin: float | None = None) -> Verdict:
     """Answer only where the whole interval is on one side, by more than a margin (MARGIN if not given)."""
     margin = MARGIN if margin is None else margin
@@ -74,51 +34,6 @@ def verdict_of(evidence: Evidence | None, *, margin: float | None = None) -> Ver
     if evidence is not None and evidence.high < -margin:
         return Verdict.NOT_BETTER
     return Verdict.NOT_KNOWN
-
-
-def _gains(correlations: Floats) -> Floats:
-    """Return, for each matrix of (start, views, student), the student's loading on the common factor minus the start's.
-
-    The student's follows from its regression on the others: the rest, which none of them shares, is taken for noise.
-    """
-    scorers = correlations[:, :-1, :-1]
-    loadings = _loadings(scorers)
-    # Resamples of few pairs can make two scorers alike, so the matrix need not have an inverse.
-    shares = (np.linalg.pinv(scorers, hermitian=True) @ correlations[:, :-1, -1:])[..., 0]
-    return np.asarray((shares * loadings).sum(axis=1) - loadings[:, 0], dtype=np.float64)
-
-
-def _loadings(correlations: Floats) -> Floats:
-    """Fit one-factor models to a stack of correlation matrices by principal axis factoring."""
-    places = np.arange(correlations.shape[-1])
-    reduced = correlations.copy()
-    # The diagonal holds the communalities, which depend on the loadings: start at 0.5 and iterate.
-    communalities = np.full(correlations.shape[:-1], 0.5)
-    for _ in range(_FACTOR_STEPS):
-        reduced[:, places, places] = communalities
-        values, vectors = np.linalg.eigh(reduced)
-        loadings = np.abs(vectors[..., -1]) * np.sqrt(np.maximum(values[..., -1:], 0.0))
-        loadings = np.clip(loadings, 1e-3, _HIGHEST_LOADING)
-        communalities = loadings**2
-    return np.asarray(loadings, dtype=np.float64)
-
-
-def _standard_ranks(scores: Scores) -> Floats:
-    ranks = uniform_ranks(scores)
-    return np.asarray((ranks - ranks.mean()) / max(float(ranks.std()), 1e-9), dtype=np.float64)
-
-
-def _resampled_correlations(columns: Floats) -> Floats:
-    """Return the correlations of columns, then those of as many bootstrap resamples of the rows."""
-    rows, width = columns.shape
-    # A resample is a weight for each row, so all resamples are two matrix products; the first is the sample itself.
-    weights = np.ones((_RESAMPLES + 1, rows))
-    weights[1:] = np.random.default_rng(0).multinomial(rows, np.full(rows, 1 / rows), size=_RESAMPLES)
-    means = weights @ columns / rows
-    products = (columns[:, :, None] * columns[:, None, :]).reshape(rows, -1)
-    covariances = (weights @ products / rows).reshape(-1, width, width) - means[:, :, None] * means[:, None, :]
-    spreads = np.sqrt(np.maximum(np.einsum("bii->bi", covariances), 1e-12))
-    return np.asarray(covariances / (spreads[:, :, None] * spreads[:, None, :]), dtype=np.float64)
 
 
 @dataclass(frozen=True)

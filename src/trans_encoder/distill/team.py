@@ -1,111 +1,18 @@
-"""The team: members that hold models by reference, so that one at a time is in memory."""
+"""The team of a run: what is found out about its members, the defaults that follow, and the frozen teachers."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-import numpy as np
-
-from trans_encoder.config import LEXICAL, MemberConfig, PoolingMode, RunConfig, TeacherConfig, free_name
-from trans_encoder.data import PairSet, Scores
-from trans_encoder.encoders import KNOWN, BiEncoder, CrossEncoder, Encoder, Kind, Prompts, known_pooling
-from trans_encoder.encoders.loading import (
-    Precision,
-    check_precision,
-    checked_name,
-    find_kind,
-    fingerprint,
-    is_sentence_encoder,
-    parameter_count,
-)
-from trans_encoder.errors import ConfigurationError, DataError, RunError
+from trans_encoder.config import FUNCTION, LEXICAL, VIEWS, MemberConfig, RunConfig, TeacherConfig, free_name
+from trans_encoder.data import PairSet
+from trans_encoder.encoders import KNOWN, Kind, check_precision, checked_name, known_pooling
+from trans_encoder.encoders.loading import find_kind, parameter_count
+from trans_encoder.errors import ConfigurationError, RunError
 from trans_encoder.runs import Layout, Run
-
-_MOST_UNKNOWN = 0.5  # with a larger share of unknown tokens, texts cannot be told apart
-_SMALL_PARAMETERS = 60_000_000  # twice what the preset small was tuned on: beyond MiniLM, below the smallest base model
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
-
-
-@dataclass(frozen=True)
-class ModelRef:
-    """A model in a folder or on the hub, loaded whenever it is asked to do something; a `Teacher`."""
-
-    name: str
-    """The member it belongs to."""
-    kind: Kind
-    source: str
-    """A folder or a hub name."""
-    max_tokens: int | None
-    """What longer texts are cut to; the model's own length if None."""
-    pooling: PoolingMode | None = None
-    prompts: Prompts = None
-    """What is put before the texts of each side; the model's own if None."""
-    device: str | None = None
-    trust_remote_code: bool = False
-    precision: Precision = "fp32"
-    """Number format of scoring."""
-    fast: bool | None = None
-    """Whether the CPU speed-ups are used; see `trans_encoder.encoders.runners`."""
-    both_orders: bool = False
-    """Whether a cross-encoder scores every pair in both orders and gives the mean."""
-
-    def load(self) -> Encoder:
-        """Load the model."""
-        if self.kind == "cross":
-            return self.load_cross(seed=0)
-        encoder = BiEncoder.load(
-            self.source,
-            pooling=self.pooling,
-            prompts=self.prompts,
-            max_tokens=self.max_tokens,
-            device=self.device,
-            trust_remote_code=self.trust_remote_code,
-            fast=self.fast,
-        )
-        encoder.precision = self.precision
-        return encoder
-
-    def load_cross(self, *, seed: int) -> CrossEncoder:
-        """Load the model as a cross-encoder; a head that it does not have yet is drawn from `seed`."""
-        encoder = CrossEncoder.load(
-            self.source,
-            max_tokens=self.max_tokens,
-            device=self.device,
-            trust_remote_code=self.trust_remote_code,
-            seed=seed,
-            fast=self.fast,
-        )
-        encoder.precision = self.precision
-        return encoder
-
-    def load_for(self, pairs: PairSet) -> Encoder:
-        """Load the model; refuse texts that are mostly unknown to it."""
-        encoder = self.load()
-        unknown = encoder.tokeniser.unknown_share(pairs, max_tokens=encoder.max_tokens)
-        if unknown > _MOST_UNKNOWN:
-            raise DataError(
-                f"{unknown:.0%} of the texts' tokens are unknown to {self.name} ({self.source}), so its scores mean "
-                f"nothing; give a model that knows the language and script, such as a multilingual one"
-            )
-        return encoder
-
-    def score(self, pairs: PairSet) -> Scores:
-        """Load the model, score pairs, let it go."""
-        encoder = self.load_for(pairs)
-        scores = encoder.score(pairs)
-        if self.kind == "cross" and self.both_orders:
-            return np.asarray((scores + encoder.score(pairs.swapped())) / 2, dtype=np.float32)
-        return scores
-
-    def at(self, source: str | Path, **changes: Any) -> Self:
-        """Return a reference to another model that is loaded in the same way, except for the changes."""
-        return replace(self, source=str(source), **changes)
-
-    def fingerprint(self) -> dict[str, str]:
-        """Tell the model apart from others: see `encoders.loading.fingerprint`."""
-        return fingerprint(self.source)
+from trans_encoder.teachers import ModelRef, ScoreFunction, Teacher, Vote, find_plm, make_teacher, may_know_labels
+from trans_encoder.teachers.frozen import ScoreFile
 
 
 @dataclass(frozen=True)
@@ -149,15 +56,113 @@ class Member:
 Team = tuple[Member, ...]
 
 
-class Origin(NamedTuple):
-    """What a cross-encoder starts from and, where that was a default, a note for the user."""
+def assemble(config: RunConfig) -> Team:
+    """Make the team of a configuration whose members are resolved; refuse what could not be loaded or trained."""
+    check_precision(config.precision, config.device)
+    team = tuple(_member(member, config) for member in config.members)
+    for member in team:
+        for model in (member.start, member.plm):
+            checked_name(model.source, trust_remote_code=model.trust_remote_code)
+    return team
 
-    plm: str
-    note: str | None = None
+
+def _member(member: MemberConfig, config: RunConfig) -> Member:
+    start = ModelRef(
+        name=str(member.name),
+        kind="bi",
+        source=member.bi,
+        max_tokens=config.bi.given_tokens,
+        pooling=member.pooling,
+        prompts=member.prompts,
+        device=config.given_device,
+        trust_remote_code=config.trust_remote_code,
+        precision=config.precision,
+        fast=config.fast_option,
+    )
+    source = member.plm or member.bi
+    plm = replace(
+        start,
+        kind="cross",
+        source=source,
+        max_tokens=config.cross.given_tokens,
+        pooling=None,
+        prompts=None,
+        both_orders=config.both_orders and config.both_orders_labels,
+    )
+    given = replace(start, max_tokens=None)
+    supervised, directions = bool(member.supervised), member.directions or 0
+    return Member(start.name, given, start, plm, bi=start, supervised=supervised, directions=directions)
 
 
-UNSUPERVISED = "unsupervised"
-"""The tag of cards whose models were made without labels."""
+_COSTLY = ("cross", "function")
+
+
+def assemble_teachers(
+    config: RunConfig, team: Team, functions: Mapping[str, ScoreFunction] | None = None
+) -> tuple[Vote, ...]:
+    """Make the teachers of a configuration; refuse what could not be loaded."""
+    votes = []
+    for settings in config.teachers:
+        teacher = make_teacher(settings, like=team[0].start, functions=functions)
+        share = config.ask if teacher.kind in _COSTLY else 1.0
+        votes.append(Vote(teacher, settings.weight, settings.ask or share))
+    return tuple(votes)
+
+
+def check_coverage(teachers: Sequence[Vote], pairs: PairSet) -> None:
+    """Refuse files of scores that know none of a run's pairs."""
+    for vote in teachers:
+        if isinstance(vote.teacher, ScoreFile):
+            vote.teacher.check(pairs)
+
+
+def check_models(config: RunConfig, team: Team) -> None:
+    """Load every model of the members and teachers once.
+
+    What is wrong with a tokenizer, prompt, length or head is then told before any work is done.
+    """
+    models = [model for member in team for model in (member.start, member.plm)]
+    for settings in config.teachers:
+        if not settings.spec.startswith(FUNCTION):
+            teacher = make_teacher(settings, like=team[0].start)
+            models += [each for each in (teacher, getattr(teacher, "model", None)) if isinstance(each, ModelRef)]
+    for model in dict.fromkeys(model.at(model.source, device="cpu") for model in models):
+        model.load()
+
+
+def views_of(member: Member, team: Team, teachers: Sequence[Vote]) -> tuple[Teacher, ...]:
+    """Return who may judge a member's students without labels: other members' starts and frozen teachers.
+
+    Wording and tokens do not count, nor teachers that are not asked about every pair. A start that may have been
+    trained on labels is judged by such as may have been, too: weak encoders share errors that it does not have.
+    """
+    members = [(other.given, other.supervised) for other in team if other.name != member.name]
+    frozen = [
+        (vote.teacher, _may_be_strong(vote.teacher))
+        for vote in teachers
+        if vote.ask == 1 and vote.teacher.kind not in VIEWS
+    ]
+    return tuple(view for view, strong in (*members, *frozen) if strong or not member.supervised)
+
+
+def embedders_of(member: Member, team: Team, teachers: Sequence[Vote]) -> list[ModelRef]:
+    """Return the bi-encoders whose embeddings a member's students learn from: its start, and those that may judge them.
+
+    A start alone has nothing to teach them.
+    """
+    views = {view.name for view in views_of(member, team, teachers)}
+    starts = [other.start for other in team if other.name in views]
+    frozen = [vote.teacher for vote in teachers if isinstance(vote.teacher, ModelRef) and vote.teacher.name in views]
+    others = [*starts, *(teacher for teacher in frozen if teacher.kind == "bi")]
+    return [member.start, *others] if others else []
+
+
+def _may_be_strong(teacher: Teacher) -> bool:
+    """Whether a teacher may be stronger than an encoder made without labels: all but such bi-encoders may."""
+    return not (isinstance(teacher, ModelRef) and teacher.kind == "bi") or may_know_labels(teacher.source)
+
+
+_SMALL_PARAMETERS = 60_000_000  # twice what the preset small was tuned on: beyond MiniLM, below the smallest base model
 ANCHOR = 0.7
 """Weight of the first labels in later ones, if not given, where a start may know labels: see docs/selection.md."""
 SMALL_STEPS = 2e-5
@@ -270,106 +275,6 @@ def _with_care(config: RunConfig, notes: list[str]) -> tuple[RunConfig, list[str
         f"Set anchor=0 to learn from what the cycles make alone, at the preset's rate"
     )
     return config.model_copy(update={"members": members, "anchor": ANCHOR}), [*notes, note]
-
-
-def assemble(config: RunConfig) -> Team:
-    """Make the team of a configuration whose members are resolved; refuse what could not be loaded or trained."""
-    check_precision(config.precision, config.device)
-    team = tuple(_member(member, config) for member in config.members)
-    for member in team:
-        for model in (member.start, member.plm):
-            checked_name(model.source, trust_remote_code=model.trust_remote_code)
-    return team
-
-
-def _member(member: MemberConfig, config: RunConfig) -> Member:
-    start = ModelRef(
-        name=str(member.name),
-        kind="bi",
-        source=member.bi,
-        max_tokens=config.bi.given_tokens,
-        pooling=member.pooling,
-        prompts=member.prompts,
-        device=config.given_device,
-        trust_remote_code=config.trust_remote_code,
-        precision=config.precision,
-        fast=config.fast_option,
-    )
-    source = member.plm or member.bi
-    plm = replace(
-        start,
-        kind="cross",
-        source=source,
-        max_tokens=config.cross.given_tokens,
-        pooling=None,
-        prompts=None,
-        both_orders=config.both_orders and config.both_orders_labels,
-    )
-    given = replace(start, max_tokens=None)
-    supervised, directions = bool(member.supervised), member.directions or 0
-    return Member(start.name, given, start, plm, bi=start, supervised=supervised, directions=directions)
-
-
-def may_know_labels(model: str) -> bool:
-    """Return whether a model was trained to embed sentences, and on labels for all that is known of it."""
-    if model in KNOWN:
-        return KNOWN[model].supervised
-    return is_sentence_encoder(model) and UNSUPERVISED not in (card_facts(model).get("tags") or ())
-
-
-def find_plm(member: MemberConfig) -> Origin:
-    """Find the PLM of a member: as given, from the table, from the model's card, else the bi-encoder itself."""
-    if member.plm is not None:
-        return Origin(member.plm)
-    if member.bi in KNOWN:
-        return Origin(KNOWN[member.bi].plm)
-    base = base_model(member.bi)
-    if base is None:
-        return Origin(
-            member.bi,
-            f"the PLM of {member.bi} is not known, so its cross-encoders start from the bi-encoder's own weights; "
-            f"give {member.bi}=PLM to change that, or {member.bi}=RERANKER: a public re-ranker is the stronger start",
-        )
-    if Path(member.bi).expanduser().exists():
-        # A card is somebody else's text: it must not make a run on local files reach for the network.
-        return Origin(
-            member.bi,
-            f"the card of {member.bi} names the PLM {base}, which was not fetched because a local folder was given; "
-            f"cross-encoders start from the bi-encoder's own weights. Give {member.bi}={base} to use it",
-        )
-    return Origin(base, f"cross-encoders start from {base}, which the card of {member.bi} names")
-
-
-def base_model(name: str) -> str | None:
-    """Return the base model that a model's card names, if it is a plain hub name."""
-    named = card_facts(name).get("base_model")
-    if isinstance(named, Sequence) and not isinstance(named, str):
-        named = named[0] if len(named) == 1 else None
-    return named if isinstance(named, str) and _HUB_NAME.fullmatch(named) and named != name else None
-
-
-def is_hub_name(model: str) -> bool:
-    """Return whether a model is named as on the hub and is not a local folder."""
-    return _HUB_NAME.fullmatch(model) is not None and not Path(model).expanduser().exists()
-
-
-def card_facts(model: str) -> dict[str, Any]:
-    """Return the metadata of a model card, in a folder or on the hub; empty if there is none."""
-    from huggingface_hub import hf_hub_download, metadata_load
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
-
-    card = Path(model).expanduser() / "README.md"
-    try:
-        if not card.parent.exists():
-            card = Path(hf_hub_download(model, "README.md"))
-        if not card.is_file():
-            return {}
-    except (OSError, ValueError, EntryNotFoundError, HfHubHTTPError):
-        return {}
-    try:
-        return metadata_load(card) or {}
-    except Exception:  # a card is optional, so a malformed one is ignored
-        return {}
 
 
 def settings_of(config: RunConfig, folder: Path) -> dict[str, Any]:

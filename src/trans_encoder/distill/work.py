@@ -22,8 +22,6 @@ from trans_encoder.distill.labels import (
     LabelShard,
     PseudoLabels,
     Sharded,
-    Teacher,
-    Vote,
     agreed,
     anchored,
     cut,
@@ -31,11 +29,12 @@ from trans_encoder.distill.labels import (
     on_scale_of,
     with_hard_pairs,
 )
-from trans_encoder.distill.team import Member, ModelRef, merge_of
+from trans_encoder.distill.team import Member, merge_of
 from trans_encoder.encoders import (
     BiEncoder,
     CrossEncoder,
     Encoder,
+    InBatch,
     Kind,
     TrainingOptions,
     calibrate_to,
@@ -43,7 +42,6 @@ from trans_encoder.encoders import (
     merge_into,
     train,
 )
-from trans_encoder.encoders.in_batch import InBatch
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.evaluation.probe import flip_accuracy
 from trans_encoder.files import atomic_file
@@ -55,6 +53,7 @@ from trans_encoder.runs import (
     scratch,
     tracked,
 )
+from trans_encoder.teachers import ModelRef, Teacher, Vote
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from trans_encoder.config import Kind
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.calibrating import calibrate_to
 from trans_encoder.encoders.cross import CrossEncoder
-from trans_encoder.encoders.encoder import Encoder, load_encoder
+from trans_encoder.encoders.encoder import Encoder, RankSharded, Scorer, load_encoder
+from trans_encoder.encoders.in_batch import InBatch, unit_vectors
 from trans_encoder.encoders.known import KNOWN, known_pooling
 from trans_encoder.encoders.lengths import Cuts, count_cuts, count_text_cuts, covering, fitting_length
 from trans_encoder.encoders.loading import (
@@ -19,38 +20,4 @@ from trans_encoder.encoders.loading import (
 )
 from trans_encoder.encoders.merging import merge_into
 from trans_encoder.encoders.prompts import Prompts
-from trans_encoder.encoders.scorers import RankSharded, Scorer
 from trans_encoder.encoders.training import StudentLoss, Training, TrainingOptions, fit, train
-
-__all__ = [
-    "KNOWN",
-    "BiEncoder",
-    "CrossEncoder",
-    "Cuts",
-    "Encoder",
-    "Kind",
-    "Precision",
-    "Prompts",
-    "RankSharded",
-    "Scorer",
-    "StudentLoss",
-    "Training",
-    "TrainingOptions",
-    "best_device",
-    "calibrate_to",
-    "check_length",
-    "check_precision",
-    "checked_name",
-    "count_cuts",
-    "count_text_cuts",
-    "covering",
-    "find_kind",
-    "fingerprint",
-    "fit",
-    "fitting_length",
-    "is_sentence_encoder",
-    "known_pooling",
-    "load_encoder",
-    "merge_into",
-    "train",
-]

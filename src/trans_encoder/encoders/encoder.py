@@ -1,15 +1,37 @@
-"""An encoder of either kind, and how one is loaded without knowing which."""
+"""Anything that scores pairs, encoders of either kind among it: how one is loaded, and scoring over several ranks."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, Protocol, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from trans_encoder.config import Kind, PoolingMode
+from trans_encoder.data import PairSet
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.cross import CrossEncoder
 from trans_encoder.encoders.loading import find_kind
 from trans_encoder.encoders.onnx import Graph, OnnxBiEncoder, OnnxCrossEncoder, has_graph
 from trans_encoder.encoders.prompts import Prompts
 from trans_encoder.errors import ConfigurationError
+from trans_encoder.ranks import shared_out
+
+
+class Scorer(Protocol):
+    """Anything that scores pairs: an encoder, or something that loads one when it is used."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def kind(self) -> str:
+        """`bi` if its scores are cosines, `cross` if they are probabilities; anything else may use any scale."""
+
+    def score(self, pairs: PairSet) -> NDArray[np.float32]:
+        """Return one score for each pair."""
+
 
 Encoder = BiEncoder | CrossEncoder
 
@@ -76,3 +98,29 @@ def _load_graph(
     if prompts is not None:
         raise ConfigurationError(f"{folder} is a cross-encoder; prompts are for bi-encoders, so leave them out")
     return OnnxCrossEncoder(graph, name=str(folder))
+
+
+@dataclass(frozen=True)
+class RankSharded:
+    """A scorer that every rank holds: each scores a share of the pairs, so all of them must call it.
+
+    A scorer whose scores depend on all the pairs (`needs_all_pairs`) scores them on every rank.
+    """
+
+    model: Scorer
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.model.name
+
+    @property
+    def kind(self) -> str:
+        """The model's kind."""
+        return self.model.kind
+
+    def score(self, pairs: PairSet) -> NDArray[np.float32]:
+        """Return one score for each pair, in order, on every rank."""
+        if getattr(self.model, "needs_all_pairs", False):
+            return self.model.score(pairs)
+        return shared_out(lambda rows: self.model.score(pairs.between(rows.start, rows.stop)), count=len(pairs))

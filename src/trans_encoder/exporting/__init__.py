@@ -13,8 +13,6 @@ from trans_encoder.files import atomic_folder, check_replaceable, read_json, wri
 
 Format = Literal["safetensors", "onnx"]
 
-__all__ = ["Format", "Loss", "export", "read_loss"]
-
 
 def export(
     model: Encoder | str | Path,

@@ -2,5 +2,3 @@
 
 from trans_encoder.fast.last_layer import first_token_pass
 from trans_encoder.fast.runner import FastRunner
-
-__all__ = ["FastRunner", "first_token_pass"]

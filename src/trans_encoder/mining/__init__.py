@@ -2,5 +2,3 @@
 
 from trans_encoder.mining.bands import DEFAULT_MIX, Mix
 from trans_encoder.mining.mine import Mining, mine
-
-__all__ = ["DEFAULT_MIX", "Mining", "Mix", "mine"]

@@ -8,7 +8,6 @@ import numpy as np
 
 from trans_encoder.config import MemberConfig
 from trans_encoder.distill.labels import PseudoLabels
-from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders.losses import logit_gradients
 from trans_encoder.evaluation.ensembles import mean_scores
 from trans_encoder.evaluation.metrics import spearman
@@ -16,6 +15,7 @@ from trans_encoder.paper.models import StudyModels
 from trans_encoder.paper.predictions import Predictions
 from trans_encoder.paper.study import Question
 from trans_encoder.runs import Run
+from trans_encoder.teachers import ModelRef
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from trans_encoder.config import PAPER_METHOD, MemberConfig, RunConfig, make_config
+from trans_encoder.config import PAPER_METHOD, Kind, MemberConfig, RunConfig, make_config
 from trans_encoder.data import PairSet, Task, TestSet, Text, load_task
 from trans_encoder.distill.bootstrap import bootstrap
 from trans_encoder.distill.judges import DevJudge
 from trans_encoder.distill.run import run
 from trans_encoder.distill.selection import Candidate, choose
-from trans_encoder.distill.team import Member, ModelRef, Team, assemble, resolve_members
-from trans_encoder.encoders import Kind
+from trans_encoder.distill.team import Member, Team, assemble, resolve_members
 from trans_encoder.errors import ConfigurationError, RunError
 from trans_encoder.paper.scale import Scale
 from trans_encoder.paper.study import Question
 from trans_encoder.runs import Layout, Run, short_identity
+from trans_encoder.teachers import ModelRef
 
 Family = Literal["paper", "paper-large", "small"]
 """Presets of studies: the paper's for base or large models, as the task asks, or one for small models."""

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from trans_encoder.data import Scores, TestSet
-from trans_encoder.distill.team import ModelRef
 from trans_encoder.evaluation.ensembles import all_pairs, by_test_set, mean_scores
 from trans_encoder.evaluation.evaluate import measure
 from trans_encoder.files import atomic_file
 from trans_encoder.runs import short_identity
+from trans_encoder.teachers import ModelRef
 
 
 @dataclass(frozen=True)

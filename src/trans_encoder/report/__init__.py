@@ -3,5 +3,3 @@
 from trans_encoder.report.answers import write_duplicates
 from trans_encoder.report.outcomes import ModelKey, save_evaluation
 from trans_encoder.report.page import write_report
-
-__all__ = ["ModelKey", "save_evaluation", "write_duplicates", "write_report"]

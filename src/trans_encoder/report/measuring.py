@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from trans_encoder.data import TestSet
-from trans_encoder.distill.results import Result
-from trans_encoder.distill.team import ModelRef, assemble, config_of
+from trans_encoder.distill.run import Result
+from trans_encoder.distill.team import assemble, config_of
 from trans_encoder.encoders import Cuts, count_cuts
 from trans_encoder.evaluation.ensembles import all_pairs, by_test_set, ensemble_scores
 from trans_encoder.ranks import from_first_rank
 from trans_encoder.report.outcomes import ModelKey, Outcome, save_evaluation
+from trans_encoder.teachers import ModelRef
 
 
 def evaluate_run(run: Path, tests: Mapping[str, TestSet]) -> list[Outcome]:

@@ -9,14 +9,3 @@ from trans_encoder.answers.probability.evidence import (
     flips_of,
     is_flip,
 )
-
-__all__ = [
-    "Differences",
-    "Probability",
-    "adjusted",
-    "are_alike",
-    "bounded",
-    "estimate_probability",
-    "flips_of",
-    "is_flip",
-]

@@ -5,22 +5,3 @@ from trans_encoder.answers.retrieval.dense import DenseIndex
 from trans_encoder.answers.retrieval.embedded import Embedded, Positions, distinct, joined
 from trans_encoder.answers.retrieval.embedder import QUERY, EachPrompts, Embedder, Sides, load_embedder, sides_of
 from trans_encoder.answers.retrieval.lexical import LexicalIndex
-
-__all__ = [
-    "QUERY",
-    "Candidates",
-    "DenseIndex",
-    "EachPrompts",
-    "Embedded",
-    "Embedder",
-    "LexicalIndex",
-    "Positions",
-    "Sides",
-    "crowd_of",
-    "distinct",
-    "find_candidates",
-    "joined",
-    "load_embedder",
-    "pair_scores",
-    "sides_of",
-]

@@ -62,7 +62,7 @@ def duplicates(
     """
     from trans_encoder.answers.duplicates import find_duplicates, models_of
     from trans_encoder.answers.found import check_target
-    from trans_encoder.distill.results import Result
+    from trans_encoder.distill.run import Result
     from trans_encoder.encoders import load_encoder
     from trans_encoder.errors import ConfigurationError
     from trans_encoder.report import write_duplicates

@@ -10,7 +10,7 @@ from trans_encoder.progress import duration, show_progress
 
 if TYPE_CHECKING:
     from trans_encoder.cli.jobs import Job
-    from trans_encoder.distill.planning import Plan
+    from trans_encoder.pipelines.planning import Plan
 
 
 @takes_job
@@ -23,10 +23,10 @@ def check(job: "Job", json: bool) -> None:
     Example: `trans-encoder check run.toml`
     """
     from trans_encoder.cli.jobs import placeholder_pairs
-    from trans_encoder.distill.from_text import is_begun as is_begun_from_text
     from trans_encoder.distill.judges import DevJudge
-    from trans_encoder.distill.planning import plan_run
     from trans_encoder.distill.run import is_begun
+    from trans_encoder.pipelines.from_text import is_begun as is_begun_from_text
+    from trans_encoder.pipelines.planning import plan_run
 
     with show_progress():
         pairs = job.pairs

@@ -22,7 +22,7 @@ def ensemble(
 
     Example: `trans-encoder ensemble runs/tickets --out runs/tickets-ensemble`
     """
-    from trans_encoder.distill.results import ensemble_run
+    from trans_encoder.pipelines.ensemble import ensemble_run
 
     with show_progress():
         saved = ensemble_run(run, out=out)

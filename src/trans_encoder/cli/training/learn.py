@@ -60,7 +60,7 @@ def learn(
     """
     from trans_encoder.cli.reading import Reading
     from trans_encoder.config import MemberConfig
-    from trans_encoder.distill.learn import learn as run
+    from trans_encoder.pipelines.learn import learn as run
 
     overrides = read_settings(assignments, options=_OPTIONS)
     (sides,) = choose_prompts(1, prompt=prompt, prompt1=prompt1, prompt2=prompt2)

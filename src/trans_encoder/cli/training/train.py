@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from trans_encoder.cli.jobs import Job
-    from trans_encoder.distill.results import Result
+    from trans_encoder.distill.run import Result
     from trans_encoder.report import ModelKey
     from trans_encoder.report.outcomes import Outcome
 
@@ -30,9 +30,9 @@ def train(job: "Job", json: bool) -> None:
 
     Example: `trans-encoder train --text corpus.txt --model bert-base-uncased --out runs/mine`
     """
-    from trans_encoder.distill.from_text import TextOptions, prepare
     from trans_encoder.distill.judges import DevJudge
     from trans_encoder.distill.run import run
+    from trans_encoder.pipelines.from_text import TextOptions, prepare
     from trans_encoder.report import write_report
     from trans_encoder.report.measuring import count_test_cuts, evaluate_run
     from trans_encoder.runs import make_engine

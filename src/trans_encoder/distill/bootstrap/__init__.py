@@ -3,5 +3,3 @@
 from trans_encoder.distill.bootstrap.plan import ContrastPlan, ObjectiveName, make_plan
 from trans_encoder.distill.bootstrap.stage import Bootstrap, bootstrap
 from trans_encoder.distill.bootstrap.tuning import tune
-
-__all__ = ["Bootstrap", "ContrastPlan", "ObjectiveName", "bootstrap", "make_plan", "tune"]

@@ -19,9 +19,8 @@ from trans_encoder.config import PoolingMode, TeacherConfig
 from trans_encoder.data import PairSet, TestSet, Text
 from trans_encoder.distill.bootstrap.plan import ContrastPlan, ObjectiveName, PresetName, make_plan
 from trans_encoder.distill.bootstrap.tuning import tune
+from trans_encoder.distill.cards import write_tuned_card
 from trans_encoder.distill.judges import DevJudge, Judge
-from trans_encoder.distill.results import write_tuned_card
-from trans_encoder.distill.team import ModelRef, may_know_labels
 from trans_encoder.encoders import (
     BiEncoder,
     Precision,
@@ -43,6 +42,7 @@ from trans_encoder.runs import (
     scratch,
     tracked,
 )
+from trans_encoder.teachers import ModelRef, may_know_labels
 
 logger = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ from trans_encoder.data import Text
 from trans_encoder.distill.bootstrap.contrast import Contrast, dropped_heads, has_dropout
 from trans_encoder.distill.bootstrap.plan import ContrastPlan
 from trans_encoder.distill.bootstrap.similarities import SimilarityBatches
-from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders import BiEncoder, Training, TrainingOptions, fit
 from trans_encoder.encoders.loading import set_dropout
 from trans_encoder.encoders.tokens import Integers, PairTokens, tokenise
 from trans_encoder.errors import ConfigurationError, DataError
+from trans_encoder.teachers import ModelRef
 
 logger = logging.getLogger(__name__)
 

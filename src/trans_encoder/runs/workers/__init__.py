@@ -14,8 +14,6 @@ from trans_encoder.runs.workers.processes import side_by_side
 from trans_encoder.runs.workers.ranks import local_engine
 from trans_encoder.runs.workers.ray import ray_tasks
 
-__all__ = ["make_engine"]
-
 
 @contextmanager
 def make_engine(config: EngineConfig, *, device: str = "auto") -> Iterator[Engine]:

@@ -13,9 +13,9 @@ from trans_encoder.cli.jobs import placeholder_pairs
 from trans_encoder.config import make_config
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.text import Text
-from trans_encoder.distill import from_text
-from trans_encoder.distill.from_text import MINED_PAIRS, TextOptions, is_begun, prepare
 from trans_encoder.errors import RunError
+from trans_encoder.pipelines import from_text
+from trans_encoder.pipelines.from_text import MINED_PAIRS, TextOptions, is_begun, prepare
 from trans_encoder.report import ModelKey
 from trans_encoder.report.measuring import evaluate_run
 
@@ -125,7 +125,7 @@ def test_the_command_takes_documents_and_named_columns(bert, tmp_path):
 def test_as_many_pairs_are_mined_as_were_asked_for(bert, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "trans_encoder.distill.from_text.prepare", lambda *_, options, **__: asked.append(options.pairs) or stop()
+        "trans_encoder.pipelines.from_text.prepare", lambda *_, options, **__: asked.append(options.pairs) or stop()
     )
 
     def stop():

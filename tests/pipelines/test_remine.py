@@ -13,11 +13,11 @@ from trans_encoder import BiEncoder, PairSet, PseudoLabels, Text, distil, write_
 from trans_encoder.cli import app
 from trans_encoder.config import make_config
 from trans_encoder.data.tasks import TestSet
-from trans_encoder.distill.from_text import TextMiner
-from trans_encoder.distill.planning import plan_run
-from trans_encoder.distill.team import ModelRef
 from trans_encoder.errors import ConfigurationError, RunError
 from trans_encoder.mining import Mix
+from trans_encoder.pipelines.from_text import TextMiner
+from trans_encoder.pipelines.planning import plan_run
+from trans_encoder.teachers import ModelRef
 
 SETTINGS = {**TINY_RUN, "anchor": 0.25}
 

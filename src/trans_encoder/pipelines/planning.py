@@ -12,13 +12,12 @@ import numpy as np
 
 from trans_encoder.config import FUNCTION, RunConfig, TrainingPlan
 from trans_encoder.data import PairSet, TestSet, Text
-from trans_encoder.distill.judges import DevJudge, choose_judge
-from trans_encoder.distill.labels import Vote, assemble_teachers
-from trans_encoder.distill.results import harm_notes
-from trans_encoder.distill.team import Member, ModelRef, assemble, resolve_members
+from trans_encoder.distill.judges import DevJudge, choose_judge, harm_notes
+from trans_encoder.distill.team import Member, assemble, assemble_teachers, resolve_members
 from trans_encoder.encoders import BiEncoder, Cuts, Encoder, Kind, TrainingOptions, count_cuts, fitting_length, train
 from trans_encoder.mining import Mix, mine
 from trans_encoder.runs import check_trackers
+from trans_encoder.teachers import ModelRef, Vote
 
 _SCORED_PAIRS = 256
 _MINED_SENTENCES = 1000

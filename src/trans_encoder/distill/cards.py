@@ -11,8 +11,8 @@ from huggingface_hub import EvalResult, ModelCardData
 from trans_encoder.config import MemberConfig, OptimisationPlan, RunConfig
 from trans_encoder.data import PairSet
 from trans_encoder.distill.selection import Candidate, verdict_of
-from trans_encoder.distill.team import UNSUPERVISED, card_facts, is_hub_name
 from trans_encoder.encoders import Cuts, Kind
+from trans_encoder.teachers import UNSUPERVISED, card_facts, is_hub_name
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$^=-])")
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from trans_encoder.distill.labels.scales import at_quantiles, combined, laid_on, uniform_ranks
 from trans_encoder.errors import DataError
+from trans_encoder.teachers.scales import at_quantiles, combined, laid_on, uniform_ranks
 
 
 @pytest.fixture

@@ -20,9 +20,8 @@ import numpy as np
 from trans_encoder.config import MemberConfig, RunConfig, TeacherConfig
 from trans_encoder.data import PairSet, Text
 from trans_encoder.distill.bootstrap import ObjectiveName, bootstrap
-from trans_encoder.distill.labels import check_models
 from trans_encoder.distill.preparing import Miner
-from trans_encoder.distill.team import ModelRef, assemble, resolve_members, settings_of
+from trans_encoder.distill.team import assemble, check_models, resolve_members, settings_of
 from trans_encoder.encoders import KNOWN, BiEncoder, find_kind, is_sentence_encoder
 from trans_encoder.files import atomic_folder, write_json
 from trans_encoder.mining import DEFAULT_MIX, Mining, Mix, mine
@@ -38,6 +37,7 @@ from trans_encoder.runs import (
     mining_counts,
     run_folder,
 )
+from trans_encoder.teachers import ModelRef
 
 MINED_PAIRS = 10_000
 """Pairs that are mined unless another number is given."""

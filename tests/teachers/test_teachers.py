@@ -14,12 +14,7 @@ from trans_encoder.config import TeacherConfig, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.tasks import TestSet
 from trans_encoder.data.writers import write_pairs
-from trans_encoder.distill.distil import distil
-from trans_encoder.distill.labels.pseudo_labels import PseudoLabels, Vote, agreed, label
-from trans_encoder.distill.labels.scales import pairs_to_ask
-from trans_encoder.distill.labels.teachers import FunctionTeacher, LexicalTeacher
-from trans_encoder.distill.planning import plan_run
-from trans_encoder.distill.results.result import ensemble_run
+from trans_encoder.distill.labels import PseudoLabels, agreed, label
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.calibrating import calibrate_to, calibrated_line
 from trans_encoder.encoders.matching import match_tokens
@@ -27,7 +22,13 @@ from trans_encoder.encoders.merging import merge_into
 from trans_encoder.errors import ConfigurationError, DataError, RunError
 from trans_encoder.evaluation.ensembles import Ensemble, Voter, save_ensemble
 from trans_encoder.evaluation.evaluate import evaluate, measure
+from trans_encoder.pipelines.distil import distil
+from trans_encoder.pipelines.ensemble import ensemble_run
+from trans_encoder.pipelines.planning import plan_run
 from trans_encoder.report import write_report
+from trans_encoder.teachers import Vote
+from trans_encoder.teachers.frozen import FunctionTeacher, LexicalTeacher
+from trans_encoder.teachers.scales import pairs_to_ask
 
 RUN = {**TINY_RUN, "cycles": 1, "scale": None, "selection": "last"}
 RUN["cross"] = {**TINY_RUN["cross"], "learning_rate": 1e-4}
@@ -117,7 +118,7 @@ def test_pairs_that_a_file_does_not_score_are_left_to_the_others(taught):
 def test_a_bi_encoder_learns_labels_on_its_own_scale(taught, monkeypatch, bert, pairs):
     """What it is taught has the distribution of its own first scores, in the order of the labels."""
     own, labels = labels_of(taught, "bi").by_teacher["bert-32"], labels_of(taught, "cross")
-    from trans_encoder.distill.labels.pseudo_labels import on_scale_of
+    from trans_encoder.distill.labels import on_scale_of
 
     targets = on_scale_of(labels, own).scores
     np.testing.assert_allclose(np.sort(targets), np.sort(own), atol=1e-6)

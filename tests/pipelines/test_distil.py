@@ -6,8 +6,8 @@ import pytest
 
 from conftest import TINY_RUN
 from trans_encoder.data.tasks import Task, TestSet
-from trans_encoder.distill.distil import distil
 from trans_encoder.errors import ConfigurationError
+from trans_encoder.pipelines.distil import distil
 
 QUICK = {**TINY_RUN, "cycles": 1, "formulation": "bi"}
 

@@ -12,24 +12,32 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from tokenize import TokenError
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from trans_encoder.config import FUNCTION, LEXICAL, SCORE_FILES, TOKENS, VIEWS, RunConfig, Scale, TeacherConfig
+from trans_encoder.config import FUNCTION, LEXICAL, SCORE_FILES, TOKENS, TeacherConfig
 from trans_encoder.data import PairSet, Scores
 from trans_encoder.data.wording import shared_wording
-from trans_encoder.distill.labels.pseudo_labels import Teacher, Vote, label
-from trans_encoder.distill.team import Member, ModelRef, Team, may_know_labels
-from trans_encoder.encoders import BiEncoder, RankSharded, checked_name, find_kind
+from trans_encoder.encoders import BiEncoder, Scorer, checked_name, find_kind
 from trans_encoder.encoders.matching import match_tokens
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.files import sha256
+from trans_encoder.teachers.reference import ModelRef
 
+Teacher = Scorer
+"""Anything that scores pairs: an encoder, or a checkpoint that is loaded when it is used."""
 ScoreFunction = Callable[[list[tuple[str, str]]], Sequence[float]]
 """What a Python teacher is: pairs of texts in, one finite number for each out; higher is more alike."""
 
-_COSTLY = ("cross", "function")
+
+@dataclass(frozen=True)
+class Vote:
+    """A teacher's part in the labels: how much it counts, and which share of the pairs it is asked about."""
+
+    teacher: Teacher
+    weight: float = 1.0
+    ask: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -135,22 +143,6 @@ class FunctionTeacher:
         return {"function": name, "source": hashlib.sha256(source.encode()).hexdigest()}
 
 
-@dataclass(frozen=True)
-class Consensus:
-    """Several teachers as one: scores the mean of what they give, on one scale."""
-
-    votes: tuple[Vote, ...]
-    scale: Scale
-    name = "consensus"
-    kind = "consensus"
-    needs_all_pairs = True  # ranks among some of the pairs are not those among all
-
-    def score(self, pairs: PairSet) -> Scores:
-        """Return the weighted mean of the teachers."""
-        votes = [replace(vote, teacher=RankSharded(vote.teacher)) for vote in self.votes]
-        return label(pairs, votes, scale=self.scale).scores
-
-
 class Named(NamedTuple):
     """Teachers as a configuration has them, and the functions that it can only name."""
 
@@ -173,86 +165,24 @@ def name_functions(teachers: Sequence[str | TeacherConfig | ScoreFunction]) -> N
     return Named(listed, functions)
 
 
-def assemble_teachers(
-    config: RunConfig, team: Team, functions: Mapping[str, ScoreFunction] | None = None
-) -> tuple[Vote, ...]:
-    """Make the teachers of a configuration; refuse what could not be loaded."""
-    votes = []
-    for settings in config.teachers:
-        teacher = _teacher(settings, config, team, functions or {})
-        share = config.ask if teacher.kind in _COSTLY else 1.0
-        votes.append(Vote(teacher, settings.weight, settings.ask or share))
-    return tuple(votes)
-
-
-def check_coverage(teachers: Sequence[Vote], pairs: PairSet) -> None:
-    """Refuse files of scores that know none of a run's pairs."""
-    for vote in teachers:
-        if isinstance(vote.teacher, ScoreFile):
-            vote.teacher.check(pairs)
-
-
-def check_models(config: RunConfig, team: Team) -> None:
-    """Load every model of the members and teachers once.
-
-    What is wrong with a tokenizer, prompt, length or head is then told before any work is done.
-    """
-    models = [model for member in team for model in (member.start, member.plm)]
-    for settings in config.teachers:
-        if not settings.spec.startswith(FUNCTION):
-            teacher = _teacher(settings, config, team, {})
-            models += [each for each in (teacher, getattr(teacher, "model", None)) if isinstance(each, ModelRef)]
-    for model in dict.fromkeys(model.at(model.source, device="cpu") for model in models):
-        model.load()
-
-
-def views_of(member: Member, team: Team, teachers: Sequence[Vote]) -> tuple[Teacher, ...]:
-    """Return who may judge a member's students without labels: other members' starts and frozen teachers.
-
-    Wording and tokens do not count, nor teachers that are not asked about every pair. A start that may have been
-    trained on labels is judged by such as may have been, too: weak encoders share errors that it does not have.
-    """
-    members = [(other.given, other.supervised) for other in team if other.name != member.name]
-    frozen = [
-        (vote.teacher, _may_be_strong(vote.teacher))
-        for vote in teachers
-        if vote.ask == 1 and vote.teacher.kind not in VIEWS
-    ]
-    return tuple(view for view, strong in (*members, *frozen) if strong or not member.supervised)
-
-
-def embedders_of(member: Member, team: Team, teachers: Sequence[Vote]) -> list[ModelRef]:
-    """Return the bi-encoders whose embeddings a member's students learn from: its start, and those that may judge them.
-
-    A start alone has nothing to teach them.
-    """
-    views = {view.name for view in views_of(member, team, teachers)}
-    starts = [other.start for other in team if other.name in views]
-    frozen = [vote.teacher for vote in teachers if isinstance(vote.teacher, ModelRef) and vote.teacher.name in views]
-    others = [*starts, *(teacher for teacher in frozen if teacher.kind == "bi")]
-    return [member.start, *others] if others else []
-
-
-def _may_be_strong(teacher: Teacher) -> bool:
-    """Whether a teacher may be stronger than an encoder made without labels: all but such bi-encoders may."""
-    return not (isinstance(teacher, ModelRef) and teacher.kind == "bi") or may_know_labels(teacher.source)
-
-
-def _teacher(teacher: TeacherConfig, config: RunConfig, team: Team, functions: Mapping[str, ScoreFunction]) -> Teacher:
-    found = _found(teacher, config, team, functions)
-    if teacher.prompts is not None and found.kind not in ("bi", TOKENS):
+def make_teacher(
+    settings: TeacherConfig, *, like: ModelRef, functions: Mapping[str, ScoreFunction] | None = None
+) -> Teacher:
+    """Make a teacher of its settings; its models are loaded `like` another one. Refuse what could not be loaded."""
+    teacher = _teacher(settings, like, functions or {})
+    if settings.prompts is not None and teacher.kind not in ("bi", TOKENS):
         raise ConfigurationError(
-            f"teacher {teacher.spec} is no bi-encoder, and prompts are for these; leave prompt out"
+            f"teacher {settings.spec} is no bi-encoder, and prompts are for these; leave prompt out"
         )
-    return found
+    return teacher
 
 
-def _found(teacher: TeacherConfig, config: RunConfig, team: Team, functions: Mapping[str, ScoreFunction]) -> Teacher:
-    name, spec = str(teacher.name), teacher.spec
+def _teacher(settings: TeacherConfig, like: ModelRef, functions: Mapping[str, ScoreFunction]) -> Teacher:
+    name, spec = str(settings.name), settings.spec
     if spec == LEXICAL:
         return LexicalTeacher(name)
     if spec == TOKENS:
-        return TokenTeacher(name, replace(team[0].start, prompts=teacher.prompts or team[0].start.prompts))
+        return TokenTeacher(name, replace(like, prompts=settings.prompts or like.prompts))
     if spec.startswith(FUNCTION):
         if spec not in functions:
             raise ConfigurationError(
@@ -263,10 +193,23 @@ def _found(teacher: TeacherConfig, config: RunConfig, team: Team, functions: Map
         if not Path(spec).is_file():
             raise ConfigurationError(f"teacher {spec} does not exist; give a file with two texts and a score in a row")
         return ScoreFile(name, Path(spec))
-    source = checked_name(spec.removeprefix(f"{TOKENS}:"), trust_remote_code=config.trust_remote_code)
+    source = checked_name(spec.removeprefix(f"{TOKENS}:"), trust_remote_code=like.trust_remote_code)
     # Teachers read whole texts, at their own length rather than the students'.
-    model = replace(team[0].start, name=name, source=source, pooling=None, prompts=teacher.prompts, max_tokens=None)
+    model = replace(like, name=name, source=source, pooling=None, prompts=settings.prompts, max_tokens=None)
     if spec.startswith(f"{TOKENS}:"):
         return TokenTeacher(name, model)
     kind = find_kind(source)
-    return replace(model, kind=kind, both_orders=kind == "cross" and teacher.both_orders)
+    return replace(model, kind=kind, both_orders=kind == "cross" and settings.both_orders)
+
+
+@runtime_checkable
+class Identified(Protocol):
+    """A teacher that can be told apart from another of the same name."""
+
+    def fingerprint(self) -> Mapping[str, str]:
+        """Return what tells it apart."""
+
+
+def fingerprint_of(teacher: Teacher) -> Mapping[str, str]:
+    """Return what identifies a teacher beyond its name, if it can be identified."""
+    return teacher.fingerprint() if isinstance(teacher, Identified) else {}

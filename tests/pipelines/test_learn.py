@@ -14,10 +14,10 @@ from trans_encoder.cli import app
 from trans_encoder.config import MemberConfig
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.writers import write_pairs
-from trans_encoder.distill.labels.pseudo_labels import label
-from trans_encoder.distill.learn import learn, read_labels
+from trans_encoder.distill.labels import label
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.errors import DataError, RunError
+from trans_encoder.pipelines.learn import learn, read_labels
 
 QUICK = {"batch_size": 16, "learning_rate": 1e-3, "checkpoint_steps": 2, "dev_steps": 3, "max_tokens": 32}
 SETTINGS = [part for key, value in QUICK.items() for part in ("--set", f"{key}={value}")]

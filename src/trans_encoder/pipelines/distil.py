@@ -7,13 +7,12 @@ from typing import Any, Literal
 
 from trans_encoder.config import MemberConfig, TeacherConfig, make_config
 from trans_encoder.data import PairSet, Task, TestSet, Text
-from trans_encoder.distill.from_text import TextOptions, prepare
 from trans_encoder.distill.judges import DevJudge
-from trans_encoder.distill.labels import ScoreFunction, name_functions
-from trans_encoder.distill.results import Result
-from trans_encoder.distill.run import run
+from trans_encoder.distill.run import Result, run
 from trans_encoder.errors import ConfigurationError
+from trans_encoder.pipelines.from_text import TextOptions, prepare
 from trans_encoder.runs import Engine
+from trans_encoder.teachers import ScoreFunction, name_functions
 
 Source = PairSet | Text | Task
 """What to learn from."""

@@ -8,35 +8,30 @@ presets, and the run reports how many there were.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trans_encoder.config import Scale
-from trans_encoder.data import PairSet, Scores
-from trans_encoder.data.screening import ROUNDING
-from trans_encoder.distill.labels.scales import laid_on, mean_scores, pairs_to_ask
-from trans_encoder.encoders import Scorer
+from trans_encoder.config import VIEWS, Scale
+from trans_encoder.data import PairSet, Scores, check_varied
+from trans_encoder.encoders import RankSharded
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.evaluation.flips import KINDS, make_flips
 from trans_encoder.files import atomic_file
-
-Teacher = Scorer
-"""Anything that scores pairs: an encoder, or a checkpoint that is loaded when it is used."""
+from trans_encoder.runs import Stage, scratch
+from trans_encoder.teachers import Identified, ModelRef, Teacher, Vote, check_scores, fingerprint_of
+from trans_encoder.teachers.scales import laid_on, mean_scores, pairs_to_ask
 
 RESERVED = ("sentence1", "sentence2", "score")
 """Columns of a label file that no teacher may be called."""
-
 _METADATA = b"trans_encoder"
 _ROWS_IN_GROUP = 1 << 16
-_CONSTANT = 1e-6  # scores that differ by no more than this are all alike
-_RANGES: dict[str, tuple[float, float]] = {"bi": (-1.0, 1.0), "cross": (0.0, 1.0)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,15 +80,6 @@ class PseudoLabels:
         scores = {name: table[name].to_numpy().astype(np.float32, copy=False) for name in numbers}
         texts = pairs if pairs is not None and known else PairSet.from_table(table.select(RESERVED[:2]))
         return cls(texts, scores.pop("score"), scores, provenance)
-
-
-@dataclass(frozen=True)
-class Vote:
-    """A teacher's part in the labels: how much it counts, and which share of the pairs it is asked about."""
-
-    teacher: Teacher
-    weight: float = 1.0
-    ask: float = 1.0
 
 
 def label(
@@ -162,25 +148,6 @@ def anchored(labels: PseudoLabels, start: PseudoLabels, *, weight: float) -> Pse
     return replace(labels, scores=scores, provenance={**labels.provenance, "anchor": weight})
 
 
-_REMEDIES: dict[str, str] = {
-    "bi": "The encoder has collapsed, or the pairs are all alike: start from another bi-encoder, check its pooling, "
-    "lower bi.learning_rate, or give more varied pairs",
-    "cross": "The encoder has collapsed: lower cross.learning_rate, train for more epochs, or give more varied pairs",
-}
-
-
-@runtime_checkable
-class _Identified(Protocol):
-    """A teacher that can be told apart from another of the same name."""
-
-    def fingerprint(self) -> Mapping[str, str]: ...
-
-
-def fingerprint_of(teacher: Teacher) -> Mapping[str, str]:
-    """Return what identifies a teacher beyond its name, if it can be identified."""
-    return teacher.fingerprint() if isinstance(teacher, _Identified) else {}
-
-
 def _digest(fingerprint: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(fingerprint, sort_keys=True).encode()).hexdigest()
 
@@ -190,7 +157,7 @@ def _provenance(pairs: PairSet, *, teachers: Sequence[Teacher], cycle: int | Non
     return {
         "kind": kinds[0] if len(kinds) == 1 else "mixed",
         "teachers": [teacher.name for teacher in teachers],
-        "fingerprints": {each.name: _digest(each.fingerprint()) for each in teachers if isinstance(each, _Identified)},
+        "fingerprints": {each.name: _digest(each.fingerprint()) for each in teachers if isinstance(each, Identified)},
         "cycle": cycle,
         "pairs": pairs.hash,
         "package": version("trans-encoder"),
@@ -204,52 +171,6 @@ def _check_teachers(teachers: Sequence[Teacher]) -> None:
     if len(set(names)) < len(names) or set(names) & set(RESERVED):
         raise DataError(
             f"teachers are called {', '.join(names)}; names must differ and none may be {', '.join(RESERVED)}"
-        )
-
-
-def check_varied(pairs: PairSet) -> None:
-    """Refuse pairs that are all the same: their labels are, too, and nothing can be learnt from equal labels."""
-    if pairs.all_alike:
-        raise DataError(f"all {len(pairs):,} pairs have the same two texts; give pairs that differ")
-
-
-def check_scores(scores: Scores, *, teacher: Teacher, place: str) -> None:
-    """Refuse scores that are not numbers, outside a teacher's range, or all alike."""
-    if teacher.kind not in _RANGES:
-        _check_plain(scores, teacher=teacher, place=place)
-        return
-    low, high = _RANGES[teacher.kind]
-    who = f"{place}{teacher.kind}-encoder of {teacher.name}"
-    bad = ~np.isfinite(scores)
-    if bad.any():
-        raise RunError(
-            f"{who} gave {int(bad.sum()):,} of {len(scores):,} pairs a score that is not a number, the first at pair "
-            f"{int(bad.argmax()) + 1}. Its weights have overflowed: lower {teacher.kind}.learning_rate or train in fp32"
-        )
-    wild = (scores < low - ROUNDING) | (scores > high + ROUNDING)
-    if wild.any():
-        raise RunError(
-            f"{who} gave {int(wild.sum()):,} of {len(scores):,} pairs a score outside [{low:g}, {high:g}], "
-            f"such as {float(scores[wild.argmax()]):g} at pair {int(wild.argmax()) + 1}. "
-            f"Give a {teacher.kind}-encoder whose scores are {'cosines' if teacher.kind == 'bi' else 'probabilities'}"
-        )
-    if len(scores) > 1 and np.ptp(scores) <= _CONSTANT:
-        raise RunError(f"{who} gave all {len(scores):,} pairs the score {scores[0]:g}. {_REMEDIES[teacher.kind]}")
-
-
-def _check_plain(scores: Scores, *, teacher: Teacher, place: str) -> None:
-    """Check the scores of a teacher that may use any scale; a file of scores may lack some (NaN)."""
-    bad = np.isinf(scores) if teacher.kind == "scores" else ~np.isfinite(scores)
-    if bad.any():
-        raise RunError(
-            f"{place}teacher {teacher.name} gave {int(bad.sum()):,} of {len(scores):,} pairs a score that is not a "
-            f"finite number, the first at pair {int(bad.argmax()) + 1}"
-        )
-    known = scores[~np.isnan(scores)]
-    if len(known) > 1 and np.ptp(known) <= _CONSTANT:
-        raise RunError(
-            f"{place}teacher {teacher.name} gave all {len(known):,} pairs the score {known[0]:g}, so nothing can be "
-            f"learnt from it; leave it out, or give pairs that differ"
         )
 
 
@@ -271,3 +192,165 @@ def with_hard_pairs(labelled: PairSet, *, share: float, seed: int) -> PairSet:
     second = [case.flip for case in flips] + [case.paraphrase for case in flips]
     scores = np.concatenate([labelled.scores, np.repeat([low, high], len(flips))])
     return labelled.without_scores().concat(PairSet.from_lists(first, second)).with_scores(scores)
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """Several teachers as one: scores the mean of what they give, on one scale."""
+
+    votes: tuple[Vote, ...]
+    scale: Scale
+    name = "consensus"
+    kind = "consensus"
+    needs_all_pairs = True  # ranks among some of the pairs are not those among all
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Return the weighted mean of the teachers."""
+        votes = [replace(vote, teacher=RankSharded(vote.teacher)) for vote in self.votes]
+        return label(pairs, votes, scale=self.scale).scores
+
+
+# Scores that are stored: shards of a labelling, and the columns of label files that are read instead of asking again.
+
+
+SHARD_PAIRS = 1 << 16
+"""Enough to keep most of what is gained by encoding a sentence once, and to load a model for."""
+
+
+@dataclass(frozen=True)
+class LabelShard:
+    """Score some of the pairs with one teacher."""
+
+    pairs: Path
+    teacher: ModelRef
+    start: int
+    stop: int
+    cycle: int
+
+    @property
+    def name(self) -> str:
+        """Name of the shard's file."""
+        return f"{self.teacher.name}-{self.start:012d}.parquet"
+
+    def __call__(self, path: Path) -> None:
+        """Write the scores, with checksums."""
+        try:
+            scores = self.teacher.score(PairSet.open(self.pairs).between(self.start, self.stop))
+        except DataError as error:
+            raise RunError(f"cycle {self.cycle}, labels of the {self.teacher.kind}-encoders: {error}") from error
+        with atomic_file(path) as temporary:
+            pq.write_table(pa.table({"score": scores}), temporary, write_page_checksum=True)
+
+    def read(self, path: Path) -> Scores:
+        """Return the scores; made again if they are not there or not whole."""
+        try:
+            scores = pq.read_table(path, page_checksum_verification=True)["score"].to_numpy()
+            if len(scores) == self.stop - self.start:
+                return np.asarray(scores, dtype=np.float32)
+        except (OSError, KeyError, pa.ArrowException):
+            pass
+        self(path)
+        return np.asarray(pq.read_table(path)["score"].to_numpy(), dtype=np.float32)
+
+
+def cut(pairs: Path, teacher: ModelRef, *, count: int, cycle: int) -> Iterator[LabelShard]:
+    """Cut the labelling of all pairs by one teacher into shards."""
+    for start in range(0, count, SHARD_PAIRS):
+        yield LabelShard(pairs, teacher, start, min(start + SHARD_PAIRS, count), cycle)
+
+
+def parts(path: Path, shards: Sequence[LabelShard], *, root: Path) -> tuple[Stage, ...]:
+    """Return the stages that make the shards of the labels at a path of a run folder."""
+    folder = scratch(path).relative_to(root).as_posix()
+    return tuple(Stage(f"{folder}/{shard.name}", {}, shard) for shard in shards)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A teacher whose scores are read where that is possible, under its own name."""
+
+    teacher: Teacher
+
+    @property
+    def name(self) -> str:
+        """The teacher's name."""
+        return self.teacher.name
+
+    @property
+    def kind(self) -> str:
+        """The teacher's kind."""
+        return self.teacher.kind
+
+    def fingerprint(self) -> Mapping[str, str]:
+        """Tell the teacher apart from others."""
+        return fingerprint_of(self.teacher)
+
+
+@dataclass(frozen=True)
+class Sharded(_Stored):
+    """A teacher whose scores of all pairs are in shards."""
+
+    shards: tuple[LabelShard, ...]
+    folder: Path
+
+    def score(self, _: PairSet) -> Scores:
+        """Concatenate the shards."""
+        return np.concatenate([shard.read(self.folder / shard.name) for shard in self.shards])
+
+
+@dataclass(frozen=True)
+class Cosines(_Stored):
+    """A bi-encoder whose embeddings of the sentences of the very pairs are in a file, as unit vectors."""
+
+    embeddings: Path
+    needs_all_pairs = True
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Return the cosine of each pair."""
+        vectors = np.load(self.embeddings, mmap_mode="r")
+        index = pairs.distinct().index
+        scores = np.empty(len(pairs), dtype=np.float32)
+        for start in range(0, len(pairs), SHARD_PAIRS):
+            left, right = (vectors[index[start : start + SHARD_PAIRS, side]].astype(np.float32) for side in (0, 1))
+            scores[start : start + SHARD_PAIRS] = np.einsum("ij,ij->i", left, right)
+        return scores
+
+
+@dataclass(frozen=True)
+class Known(_Stored):
+    """A frozen teacher whose scores of the very pairs are in a label file: it is not asked again."""
+
+    labels: Path
+    kind = "scores"
+    needs_all_pairs = True
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Read the teacher's column."""
+        return PseudoLabels.open(self.labels, pairs=pairs).by_teacher[self.name]
+
+
+@dataclass(frozen=True)
+class Cached(_Stored):
+    """A frozen teacher that is asked only about pairs for which no earlier label file has its score."""
+
+    earlier: tuple[Path, ...]
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Look scores up, and ask for those that are missing."""
+        if not self.earlier or self.kind in VIEWS:  # these depend on word frequencies in all pairs, and are cheap
+            return self.teacher.score(pairs)
+        known = self._known()
+        scores = np.array([known.get((first, second), np.nan) for first, second, _ in pairs.rows()], dtype=np.float32)
+        missing = np.flatnonzero(np.isnan(scores))
+        if len(missing):
+            scores[missing] = self.teacher.score(pairs.take(missing))
+        return scores
+
+    def _known(self) -> dict[tuple[str, str], float]:
+        found: dict[tuple[str, str], float] = {}
+        for path in self.earlier:
+            labels = PseudoLabels.open(path)
+            column = labels.by_teacher[self.name]
+            texts = ((first, second) for first, second, _ in labels.pairs.rows())
+            found |= {pair: score for pair, score in zip(texts, column.tolist(), strict=True) if not np.isnan(score)}
+        return found

@@ -15,9 +15,8 @@ import numpy as np
 from trans_encoder.config import MemberConfig, RunConfig, TrainingPlan, make_config
 from trans_encoder.data import PairSet, TestSet
 from trans_encoder.data.screening import ROUNDING
+from trans_encoder.distill.cards import write_learnt_card
 from trans_encoder.distill.judges import DevJudge, Judge
-from trans_encoder.distill.results import write_learnt_card
-from trans_encoder.distill.team import ModelRef
 from trans_encoder.encoders import (
     Encoder,
     Kind,
@@ -40,6 +39,7 @@ from trans_encoder.runs import (
     save_trained,
     scratch,
 )
+from trans_encoder.teachers import ModelRef
 
 logger = logging.getLogger(__name__)
 

@@ -1,26 +1,17 @@
 """The end of a run: choose among the cycles, save the chosen models, and report whether it helped."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 from trans_encoder.data import PairSet
+from trans_encoder.distill.cards import Facts, write_card
 from trans_encoder.distill.cycle import CycleStages
-from trans_encoder.distill.judges import Comparison, Judge
-from trans_encoder.distill.results.cards import Facts, write_card
-from trans_encoder.distill.results.notes import can_judge, learnt_lengths, training_notes
-from trans_encoder.distill.selection import (
-    LEARNT,
-    Candidate,
-    Verdict,
-    choose,
-    choose_by_views,
-    idle_cycles,
-    verdict_of,
-)
-from trans_encoder.distill.team import Member, ModelRef, Team
+from trans_encoder.distill.judges import Comparison, Judge, can_judge
+from trans_encoder.distill.selection import LEARNT, Candidate, Verdict, choose, choose_by_views, idle_cycles, verdict_of
+from trans_encoder.distill.team import Member, Team
 from trans_encoder.encoders import KNOWN, Kind
 from trans_encoder.files import atomic_folder
 from trans_encoder.ranks import is_first_rank
@@ -37,6 +28,7 @@ from trans_encoder.runs import (
     training_record,
     write_record,
 )
+from trans_encoder.teachers import ModelRef
 
 
 def idle(team: Team, steps: CycleStages, *, cycle: int) -> int:
@@ -311,3 +303,56 @@ def _floor(layout: Layout, judge: Judge | None) -> list[str]:
         f"{start.score:.2f}"
         for name, start in read_record(StartRecord, layout.start).root.items()
     ]
+
+
+def training_notes(trainings: Sequence[TrainingRecord], *, remined: bool, later: int | None = None) -> list[str]:
+    """Note what was sampled, mined again, cut, added, out of range or not learnt; trainings are in order of members.
+
+    `later` is the number of pairs of later cycles, if the first learnt from some of them only.
+    """
+    # All members of a cycle learn from the same pairs and labels.
+    shared = [one for one in trainings if one.member == trainings[0].member]
+    first = next(one for one in shared if one.kind == "bi" and one.cycle == 1)
+    again = [one for one in shared if remined and one.kind == "bi" and one.cycle > 1]
+    clamped = {"clamp": "clamped them", "raw": "took them raw"}
+    return [
+        *([f"cycle 1 learnt from {first.labels:,} of {later:,} pairs (first_share)"] if later else []),
+        *(f"cycle {one.cycle}: {one.labels:,} pairs were mined again" for one in again),
+        # Once for all cycles that agree.
+        *dict.fromkeys(f"{one.member}: {note}" for one in trainings for note in _cuts(one)),
+        *(
+            f"cycle {one.cycle}: the cross-encoders learnt {one.hard:,} rule-made pairs in addition to {one.labels:,}"
+            for one in shared
+            if one.hard
+        ),
+        *(
+            f"cycle {one.cycle}: {one.outside:,} of {one.labels:,} labels for the {one.kind}-encoders were outside "
+            f"[0, 1]; the BCE loss {clamped[one.negatives]}"
+            for one in shared
+            if one.outside
+        ),
+        *(
+            f"cycle {one.cycle}: the {one.kind}-encoder of {one.member} has not learnt its teachers' order of pairs "
+            f"(agreement {one.agreement:.2f} on held-out pairs, {LEARNT:g} wanted)"
+            for one in trainings
+            if one.agreement is not None and one.agreement < LEARNT
+        ),
+    ]
+
+
+def _cuts(one: TrainingRecord) -> Iterator[str]:
+    learnt, own = one.cuts, one.own_cuts
+    if learnt is not None and learnt.cut:
+        yield f"in the training of {learnt.kind}-encoders, {learnt}"
+    if own is not None and own.cut and (learnt is None or own.max_tokens != learnt.max_tokens):
+        yield f"wherever a {own.kind}-encoder scores, {own}"
+
+
+def learnt_lengths(training: TrainingRecord) -> str:
+    """Describe for a card what a trained model learnt from and what it cuts by itself."""
+    learnt, own = training.cuts, training.own_cuts
+    if learnt is None or own is None:
+        return "not recorded"
+    whole = f"{learnt.counted - learnt.cut:,} of {learnt.counted:,} {learnt.unit}"
+    learnt_from = f"learnt from {learnt.unit} of up to {learnt.max_tokens:,} tokens ({whole} whole)"
+    return f"{learnt_from}, cuts longer ones at {own.max_tokens:,}"
