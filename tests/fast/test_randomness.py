@@ -78,6 +78,33 @@ SHAPES = {
         attention_probs_dropout_prob=0.1,
         hidden_dropout_prob=0.1,
     ),
+    "longformer": lambda size: transformers.LongformerConfig(
+        vocab_size=size,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=80,
+        attention_window=8,
+        pad_token_id=0,
+    ),
+    "xlm": lambda size: transformers.XLMConfig(
+        vocab_size=size, emb_dim=32, n_layers=2, n_heads=2, max_position_embeddings=80, pad_index=0, pad_token_id=0
+    ),
+    "bart": lambda size: transformers.BartConfig(
+        vocab_size=size,
+        d_model=32,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=64,
+        decoder_ffn_dim=64,
+        max_position_embeddings=80,
+        dropout=0.1,
+        attention_dropout=0.1,
+        pad_token_id=0,
+    ),
 }
 
 
