@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 
 from trans_encoder.config import FUNCTION, RunConfig, TrainingPlan
-from trans_encoder.data import PairSet, TestSet, Text
+from trans_encoder.data import PairSet, TestSet, Text, check_varied
 from trans_encoder.distill.judges import DevJudge, choose_judge, harm_notes
 from trans_encoder.distill.team import Member, assemble, assemble_teachers, resolve_members
 from trans_encoder.encoders import BiEncoder, Cuts, Encoder, Kind, TrainingOptions, count_cuts, fitting_length, train
@@ -101,6 +101,7 @@ def plan_run(
     `remined` is the text from which every cycle after the first mines its pairs again, in this mix.
     """
     check_trackers(config.trackers)
+    check_varied(pairs)
     resolved, notes = resolve_members(config)
     if remined is not None:
         resolved = resolved.model_copy(update={"first_share": 1.0})
