@@ -105,7 +105,7 @@ def test_a_model_that_changed_since_is_refused(tmp_path, static, other_static):
 def test_texts_that_the_model_cuts_are_counted_and_told(tmp_path, bert, sentences):
     rows = tmp_path / "rows.txt"
     rows.write_text(f"{sentences[0]}\n{' '.join(sentences[:30])}\n", encoding="utf-8")
-    told = "1 of 2 texts (50.0%) are longer than 64 tokens and are cut"
+    told = "1 of 2 texts (50.0%) is longer than 64 tokens and is cut"
     for command in (["index", "--text", rows, "--out", tmp_path / "i"], ["duplicates", rows, "--out", tmp_path / "d"]):
         result = CliRunner().invoke(app, [str(part) for part in (*command, "--model", bert)])
         assert result.exit_code == 0, result.output

@@ -112,7 +112,7 @@ def test_what_is_cut_of_the_texts_is_told_and_noted(bert, dev, tmp_path):
     write_pairs(dev.concat(long), tmp_path / "labels.jsonl")
     arguments = ("learn", tmp_path / "labels.jsonl", "--model", bert, "--kind", "bi", "--out", tmp_path / "out")
     told = run(*arguments, *SETTINGS).stderr
-    assert "in the training, 1 of 91 texts (1.1%) are longer than 32 tokens and are cut; the longest has 2,002" in told
+    assert "in the training, 1 of 91 texts (1.1%) is longer than 32 tokens and is cut; the longest has 2,002" in told
     record = json.loads((tmp_path / "out" / "bi" / "training.json").read_text(encoding="utf-8"))
     assert (record["cuts"]["cut"], record["cuts"]["counted"]) == (1, 91)
     assert "1 of 91 texts" in (tmp_path / "out" / "bi" / "README.md").read_text(encoding="utf-8")

@@ -134,9 +134,10 @@ class Cuts:
     def __str__(self) -> str:
         if not self.cut:
             return f"none of {self.counted:,} {self.unit} is longer than {self.max_tokens:,} tokens"
+        verb = "is" if self.cut == 1 else "are"
         return (
-            f"{self.cut:,} of {self.counted:,} {self.unit} ({self.cut / self.counted:.1%}) are longer than "
-            f"{self.max_tokens:,} tokens and are cut; the longest has {self.longest:,}"
+            f"{self.cut:,} of {self.counted:,} {self.unit} ({self.cut / self.counted:.1%}) {verb} longer than "
+            f"{self.max_tokens:,} tokens and {verb} cut; the longest has {self.longest:,}"
         )
 
 
