@@ -97,6 +97,7 @@ def test_eight_identical_pairs_are_one_sentence_and_leave_no_folder(asked, dev_f
     for command in ("check", "train"):
         said = fail(command, "--pairs", same, "--model", asked, *by, "--out", tmp_path / "run")
         assert "all 8 pairs have the same two texts; give pairs that differ" in said
+    assert "give pairs that differ" in fail("check", "--pairs", same, "--model", asked, *by)
     assert not (tmp_path / "run").exists()
     fail("label", asked, "--pairs", same, "--out", tmp_path / "labels.parquet")
 
@@ -169,3 +170,12 @@ def test_members_of_a_run_have_prompts_from_flags_and_files(asked, bert, file, t
     flags = {"inputs.pairs": str(file), "inputs.out": str(tmp_path / "run")}
     job = prepare(config, flags=flags, assignments=[], prompts={"prompt2": ["document", "quiet: "]})
     assert [member.prompts for member in job.config.members] == [("query", "document"), (None, "quiet: ")]
+
+
+def test_the_pooling_of_a_runs_members_is_chosen_on_the_command_line(bert, roberta, file, caplog, tmp_path):
+    few = ("--set", "cycles=1", "--set", "formulation=bi", "--set", "bi.epochs=1", "--set", "selection=last")
+    models = ("--model", bert, "--model", roberta, "--pooling", "max")
+    run("train", "--pairs", file, *models, *few, "--out", tmp_path / "run")
+    saved = (tmp_path / "run" / "best").glob("*/bi")
+    assert [BiEncoder.load(folder).pooling for folder in saved] == ["max", "max"]
+    assert "does not say how token embeddings" not in caplog.text

@@ -56,11 +56,20 @@ def test_a_guessed_pooling_is_said(bert, caplog, tmp_path):
     plain = shutil.copytree(bert, tmp_path / "plain")
     encoder = BiEncoder.load(plain)
     assert encoder.pooling == "mean"
-    assert f"{plain} does not say how token embeddings" in caplog.text
+    assert f"{plain} does not say how token embeddings become a sentence's, so their mean is taken" in caplog.text
+    assert "give its pooling (--pooling" in caplog.text
     encoder.save(tmp_path / "said")
     caplog.clear()
     BiEncoder.load(tmp_path / "said")
     assert not caplog.text
+
+
+def test_a_local_copy_of_the_authors_model_reads_the_first_token_and_says_why(bert, caplog, tmp_path):
+    copy = shutil.copytree(bert, tmp_path / "trans-encoder-bi-simcse-bert-base")
+    assert BiEncoder.load(copy).pooling == "cls"
+    assert "cls as for cambridgeltl/trans-encoder-bi-simcse-bert-base, whose name it has, is taken" in caplog.text
+    assert "--pooling" in caplog.text
+    assert BiEncoder.load(copy, pooling="mean").pooling == "mean"
 
 
 def test_a_model_that_is_remade_keeps_its_prompts_and_similarity(bert, tmp_path):

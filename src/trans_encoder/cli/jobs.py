@@ -11,7 +11,7 @@ import pyarrow as pa
 from trans_encoder.cli.options import choose_prompts
 from trans_encoder.cli.reading import Reading
 from trans_encoder.cli.texts import read_text
-from trans_encoder.config import EngineConfig, Inputs, RunConfig, load_config, parse_overrides
+from trans_encoder.config import EngineConfig, Inputs, PoolingMode, RunConfig, load_config, parse_overrides
 from trans_encoder.data import TASKS, PairSet, Task, TestSet, Text, load_task
 from trans_encoder.distill.bootstrap import ObjectiveName
 from trans_encoder.errors import ConfigurationError, DataError
@@ -64,6 +64,7 @@ def prepare(
     flags: Mapping[str, Any],
     assignments: Sequence[str],
     prompts: Mapping[str, Sequence[str] | None] | None = None,
+    pooling: PoolingMode | None = None,
 ) -> Job:
     """Resolve a TOML file, flags over it and `--set` over both, and read what they name."""
     given = {
@@ -72,7 +73,7 @@ def prepare(
         if not (value is None or value is False or value == [])  # a seed of 0 is given, and equals False
     }
     job = load_config(file, {**given, **parse_overrides(assignments)})
-    inputs, config = job.inputs, _with_prompts(job.run, prompts or {})
+    inputs, config = job.inputs, _with_members(job.run, prompts or {}, pooling)
     if [inputs.pairs, inputs.task, inputs.text].count(None) != 2:
         raise ConfigurationError("give what to learn from, one of --pairs FILE, --task NAME or --text PATH")
     if inputs.text is None:
@@ -118,10 +119,15 @@ def prepare(
     )
 
 
-def _with_prompts(config: RunConfig, options: Mapping[str, Sequence[str] | None]) -> RunConfig:
-    """Give the members the prompts of the command line, which go over those of the file."""
+def _with_members(
+    config: RunConfig, options: Mapping[str, Sequence[str] | None], pooling: PoolingMode | None
+) -> RunConfig:
+    """Give the members the prompts and the pooling of the command line, which go over those of the file."""
+    chosen = {} if pooling is None else {"pooling": pooling}
     members = [
-        member.model_copy(update={name: text for name, text in zip(("prompt1", "prompt2"), sides, strict=True) if text})
+        member.model_copy(
+            update={**chosen, **{f"prompt{side}": text for side, text in enumerate(sides, start=1) if text}}
+        )
         for member, sides in zip(config.members, choose_prompts(len(config.members), **options), strict=True)
     ]
     return config.model_copy(update={"members": tuple(members)})

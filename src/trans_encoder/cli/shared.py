@@ -119,6 +119,7 @@ _JOB = {
     "objective": Objective,
     "remine": Remine,
     "model": Members,
+    "pooling": Pooling,
     **_PROMPTS,
     "teacher": Teachers,
     "ask": Ask,
@@ -156,10 +157,10 @@ def takes_job(command: Callable[["Job", bool], None]) -> Callable[..., None]:
         from trans_encoder.cli.jobs import prepare
 
         config, assignments, as_json = (given.pop(name) for name in ("config", "assignments", "json"))
-        prompts = {name: given.pop(name) for name in _PROMPTS}
+        prompts, pooling = {name: given.pop(name) for name in _PROMPTS}, given.pop("pooling")
         flags = {_KEYS.get(name, name): value for name, value in given.items()}
         with show_progress():
-            job = prepare(config, flags=flags, assignments=assignments or [], prompts=prompts)
+            job = prepare(config, flags=flags, assignments=assignments or [], prompts=prompts, pooling=pooling)
             command(job, as_json)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__

@@ -19,7 +19,7 @@ from torch.nn import functional
 from trans_encoder.config import Kind, PoolingMode
 from trans_encoder.data import PairSet, Scores
 from trans_encoder.encoders.batching import assemble, budget_batches, places_in
-from trans_encoder.encoders.known import known_pooling
+from trans_encoder.encoders.known import copy_of, known_pooling
 from trans_encoder.encoders.loading import (
     Loaded,
     best_device,
@@ -260,16 +260,20 @@ def _unsaid_pooling(name: str) -> PoolingMode | None:
     if is_sentence_encoder(name):
         return None
     pooling = known_pooling(name)
-    if pooling is None:
-        _warn_of_guess(name)
+    if pooling is not None:
+        return pooling
+    original = copy_of(name)
+    pooling = known_pooling(original) if original else None
+    _warn_of_guess(name, original if pooling else None, pooling or "mean")
     return pooling
 
 
 @cache
-def _warn_of_guess(name: str) -> None:
+def _warn_of_guess(name: str, original: str | None, pooling: PoolingMode) -> None:
     """Warn once of each model."""
     logger.warning(
-        "%s does not say how token embeddings become a sentence's, so their mean is taken; "
-        "if it was trained otherwise, save it once as a SentenceTransformer with its own pooling",
+        "%s does not say how token embeddings become a sentence's, so %s is taken; "
+        "if it was trained otherwise, give its pooling (--pooling; pooling of a member in TOML and Python)",
         name,
+        f"{pooling} as for {original}, whose name it has," if original else "their mean",
     )

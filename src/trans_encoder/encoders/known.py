@@ -1,5 +1,6 @@
 """Released models of the paper and its neighbours: the PLM each was tuned from, and its pooling."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 from trans_encoder.config import PoolingMode
@@ -47,3 +48,9 @@ KNOWN: dict[str, Known] = {
 def known_pooling(name: str) -> PoolingMode | None:
     """Return the pooling that a checkpoint was trained with, if it is known and the checkpoint itself does not say."""
     return KNOWN[name].pooling if name in KNOWN else None
+
+
+def copy_of(folder: str) -> str | None:
+    """Return the released checkpoint that a local folder is a copy of, going by the folder's own name alone."""
+    own = Path(folder).name
+    return next((name for name in KNOWN if name.rpartition("/")[2] == own), None) if Path(folder).is_dir() else None
