@@ -126,6 +126,19 @@ def test_what_cannot_be_loaded_is_said_with_what_was_expected(name, said):
         BiEncoder.load(name)
 
 
+def test_a_run_folder_given_as_a_model_is_refused_with_the_models_inside(bert, tmp_path):
+    run = tmp_path / "run"
+    for place, encoder in (("best/bi", BiEncoder), ("best/cross", CrossEncoder), ("cycle-1/cross", CrossEncoder)):
+        encoder.load(bert).save(run / place)
+    (run / "config.json").write_text('{"preset": "small"}', encoding="utf-8")
+    with pytest.raises(ConfigurationError) as refused:
+        load_encoder(run)
+    best = run / "best"
+    assert str(refused.value) == (
+        f"folder {run} is no model, but holds some: {best / 'bi'}, {best / 'cross'}, ...; give one of them"
+    )
+
+
 @pytest.mark.parametrize("encoder", [BiEncoder, CrossEncoder])
 def test_scores_are_in_full_precision_whatever_surrounds_them(bert, pairs, encoder):
     model = encoder.load(bert)

@@ -26,6 +26,9 @@ Precision = Literal["auto", "fp32", "bf16", "fp16"]
 SAFE_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 """The files that a hub model's weights are looked for in."""
 
+_SHOWN = 2
+"""So many of a folder's models are named; of a run the two in `best`, which come first."""
+
 _LOADING_ERRORS = (
     OSError,
     ValueError,
@@ -62,6 +65,7 @@ def checked_name(name: str | Path, *, trust_remote_code: bool) -> str:
     if not any(folder.rglob("config.json")) and not (folder / "modules.json").exists():
         raise ConfigurationError(f"model folder {name} has no config.json; give a folder saved by save_pretrained")
     _refuse_remote_code(folder, name=name, trust_remote_code=trust_remote_code)
+    _refuse_folder_of_models(folder)
     if any(folder.rglob("*.safetensors")):
         return str(folder)
     if pickled_weights(folder):
@@ -71,6 +75,16 @@ def checked_name(name: str | Path, *, trust_remote_code: bool) -> str:
     raise ConfigurationError(
         f"model folder {name} has {found}; expected model.safetensors, or {WEIGHTS}, which can be converted safely"
     )
+
+
+def _refuse_folder_of_models(folder: Path) -> None:
+    """Refuse a folder, such as a run's, that is no model but holds some."""
+    if (folder / "modules.json").exists() or any(folder.glob("*.safetensors")) or (folder / WEIGHTS).exists():
+        return
+    inside = sorted({file.parent for file in folder.rglob("config.json") if any(file.parent.glob("*.safetensors"))})
+    if inside:
+        named = ", ".join(map(str, inside[:_SHOWN])) + (", ..." if len(inside) > _SHOWN else "")
+        raise ConfigurationError(f"folder {folder} is no model, but holds some: {named}; give one of them")
 
 
 def _refuse_remote_code(folder: Path, *, name: str | Path, trust_remote_code: bool) -> None:
