@@ -287,7 +287,7 @@ def test_without_a_model_a_strong_start_learns_from_another_family_and_a_re_rank
     monkeypatch.setattr("trans_encoder.demo.gold.RETRIEVED", 3)
     CrossEncoder.load(bert, device="cpu", seed=0).save(tmp_path / "reranker")
     fetched = DemoModels(bi=start, teacher=roberta, reranker=tmp_path / "reranker")
-    monkeypatch.setattr("trans_encoder.demo.run.demo_models", lambda: fetched)
+    monkeypatch.setattr("trans_encoder.demo.start.demo_models", lambda: fetched)
     demo = run_demo(tmp_path / "demo", recipe=RECIPE)
     assert list(demo.figures)[1:4] == ["all-MiniLM-L6-v2", "e5-small-v2", "ms-marco-MiniLM-L-12-v2"]
     assert [teacher["spec"] for teacher in json.loads((demo.run / "config.json").read_text())["teachers"]] == [
@@ -304,6 +304,20 @@ def test_another_model_in_the_same_folder_is_refused_in_one_line(bert, roberta, 
     message = str(refused.value)
     assert f"remove {tmp_path} or give another folder (OUT=..., --out)" in message
     assert "\n" not in message
+
+
+def test_a_demo_whose_encoders_could_not_be_fetched_may_be_given_a_model(bert, tmp_path, monkeypatch):
+    def unreachable():
+        raise RunError("could not be fetched")
+
+    monkeypatch.setattr("trans_encoder.demo.start.demo_models", unreachable)
+    monkeypatch.setattr("trans_encoder.demo.run.write_reference", lambda _: pytest.fail("the demo went on"))
+    with pytest.raises(RunError):
+        run_demo(tmp_path)
+    with pytest.raises(pytest.fail.Exception):
+        run_demo(tmp_path, model=str(bert))
+    with pytest.raises(ConfigurationError, match="not of the encoders that are fetched"):
+        run_demo(tmp_path)
 
 
 def test_make_demo_takes_a_model_and_a_folder():

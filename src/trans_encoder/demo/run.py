@@ -10,7 +10,7 @@ from trans_encoder.config import MemberConfig
 from trans_encoder.data import Corpus, PairSet, Text, text_files
 from trans_encoder.demo.gold import Figures, Gold
 from trans_encoder.demo.reference import write_reference
-from trans_encoder.demo.start import claim_start, demo_models
+from trans_encoder.demo.start import claim_start
 from trans_encoder.distill.bootstrap import bootstrap
 from trans_encoder.encoders import KNOWN, BiEncoder, CrossEncoder, is_sentence_encoder
 from trans_encoder.files import write_json
@@ -95,8 +95,7 @@ def run_demo(
     nothing. The same call continues what was stopped.
     """
     recipe = recipe or Recipe()
-    claim_start(out, model or "the encoders that are fetched")
-    given = demo_models() if model is None else None
+    given = claim_start(out, model)
     folder = write_reference(out / "text")
     documents, text = read_documents(folder), Text.read(folder, duplicates="near")
     plm = str(given.bi) if given else str(model)

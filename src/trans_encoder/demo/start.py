@@ -152,11 +152,16 @@ def _convert(archive: Path, inside: str, folder: Path, model: PreTrainedModel) -
     ).save_pretrained(folder)
 
 
-def claim_start(out: Path, start: str) -> None:
-    """Note in the folder what the demo starts from; refuse a folder whose demo started from another model."""
-    note = out / "begun-with.json"
+def claim_start(out: Path, model: str | None) -> DemoModels | None:
+    """Fetch the encoders unless a model is given, and note in the folder what its demo starts from.
+
+    A folder whose demo started from something else is refused first. What could not be fetched claims nothing.
+    """
+    note, start = out / "begun-with.json", model or "the encoders that are fetched"
     if note.exists() and (before := read_json(note)["start"]) != start:
         raise ConfigurationError(
             f"{out} holds a demo of {before}, not of {start}: remove {out} or give another folder (OUT=..., --out)"
         )
+    fetched = demo_models() if model is None else None
     write_json(note, {"start": start})
+    return fetched
