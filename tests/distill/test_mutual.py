@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from conftest import TINY_RUN
+from trans_encoder.cli import app
 from trans_encoder.config import make_config
+from trans_encoder.data.writers import write_pairs
 from trans_encoder.distill.labels import PseudoLabels
 from trans_encoder.distill.team import resolve_members
 from trans_encoder.encoders import BiEncoder, load_encoder
@@ -59,6 +62,19 @@ def test_in_a_sequential_ensemble_each_member_learns_from_the_one_before(bert, r
     }
     assert all(load_encoder(folder).kind == kind for kind, folder in result.to_ship.items())
     assert write_report([tmp_path]).exists()
+
+
+def test_the_last_member_of_a_sequential_ensemble_is_shipped_if_nothing_was_judged(bert, roberta, pairs, tmp_path):
+    write_pairs(pairs.take(range(24)), tmp_path / "pairs.jsonl")
+    quick = ["cycles=1", "bi.epochs=1", "selection=last"]
+    for strategy, place, name in (("sequential-ensemble", "last", "roberta-48"), ("refresh", "first", "bert-32")):
+        out = tmp_path / strategy
+        settings = [part for each in (*quick, f"strategy={strategy}") for part in ("--set", each)]
+        given = ["--pairs", tmp_path / "pairs.jsonl", "--model", bert, "--model", roberta, "--out", out, *settings]
+        shown = CliRunner().invoke(app, ["train", *map(str, given)]).stdout
+        folders = {kind: out / "best" / name / kind for kind in ("bi", "cross")}
+        assert f"To ship: {folders['bi']} to embed texts, {folders['cross']} to score pairs" in shown
+        assert f"the {place} member's, since nothing was judged" in shown
 
 
 @pytest.mark.parametrize("setting", [{"anchor": 0.5}, {"formulation": "bi"}])

@@ -72,12 +72,12 @@ class Result(ResultRecord):
 
     @property
     def bi(self) -> BiEncoder:
-        """The bi-encoder with the best score; without validation, the first member's."""
+        """The bi-encoder with the best score; else the first member's, of a sequential ensemble the last's."""
         return cast(BiEncoder, self._load(self.members[self._best("bi")].bi))
 
     @property
     def cross(self) -> CrossEncoder:
-        """The cross-encoder with the best score; without validation, the first member's."""
+        """The cross-encoder with the best score; else the first member's, of a sequential ensemble the last's."""
         if not any(member.cross for member in self.members.values()):
             raise RunError("this run trained no cross-encoder: its formulation was bi (standard self-distillation)")
         return cast(CrossEncoder, self._load(cast(Chosen, self.members[self._best("cross")].cross)))
@@ -91,6 +91,8 @@ class Result(ResultRecord):
 
     def _best(self, kind: Kind) -> str:
         scores = {name: chosen.score for name, member in self.members.items() if (chosen := member.chosen(kind))}
+        if Run.open(self.folder).config["strategy"] == "sequential-ensemble":
+            scores = dict(reversed(scores.items()))  # of equal ones the last, which learnt from those before it
         return max(scores, key=lambda name: float("-inf") if scores[name] is None else cast(float, scores[name]))
 
     def _load(self, chosen: Chosen) -> BiEncoder | CrossEncoder:

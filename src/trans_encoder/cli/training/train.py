@@ -101,6 +101,8 @@ def _to_ship(result: "Result") -> str:
     """Say which of several members' models to take, and how to have them all as one scorer."""
     uses = {"bi": "to embed texts", "cross": "to score pairs"}
     single = ", ".join(f"{folder} {uses[kind]}" for kind, folder in result.to_ship.items())
-    by = f"best {result.metric}" if result.metric else "the first member's, since nothing was judged"
+    first = result.folder / next(iter(result.members.values())).bi.folder
+    place = "first" if result.to_ship["bi"] == first else "last"
+    by = f"best {result.metric}" if result.metric else f"the {place} member's, since nothing was judged"
     together = f"trans-encoder ensemble {result.folder} --out TEAM"
     return f"To ship: {single} ({by}). For work in batches, all of them and the teachers as one scorer: {together}"
