@@ -104,6 +104,8 @@ def test_every_problem_is_reported_at_once():
         ([{"bi": "a", "name": "../up"}], "members.0.name: given '../up', must be up to 64 letters"),
         ([{"bi": "a", "name": "x"}, {"bi": "b", "name": "X"}], "names must differ"),
         ([{"bi": "a", "name": "score"}], "may not be called score"),
+        ([{"bi": "a", "name": "Con.v2"}], "may not be called con.v2"),
+        ([{"bi": "a", "name": "ends."}], "members.0.name: given 'ends.', must be up to 64 letters"),
         (3, "members: given 3"),
     ],
 )
@@ -120,6 +122,11 @@ def test_members_get_safe_and_unique_names():
     names = [member.name for member in config.members]
     assert names == ["model", "model-3", "n", "pairs-2", "model-2"]
     assert config.members[0].plm == "org/plm"
+
+
+def test_a_model_called_like_a_device_of_windows_has_a_name_that_can_be_a_folder_there():
+    config = make_config(["models/AUX", "org/nul.v1", "x" * 47 + ".5"])
+    assert [member.name for member in config.members] == ["model-AUX", "model-nul.v1", "x" * 47]
 
 
 def test_a_folder_with_an_equals_sign_is_no_plm(tmp_path):

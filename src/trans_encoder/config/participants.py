@@ -19,6 +19,10 @@ PoolingMode = Literal["cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmea
 """How token embeddings become a sentence embedding, by sentence-transformers' names."""
 
 
+_NAME = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?$"  # Windows drops a dot at the end
+_DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", flags=re.IGNORECASE)
+
+
 class _Prompted(Frozen):
     """Settings of whoever may be a bi-encoder: what is put before its texts."""
 
@@ -51,7 +55,7 @@ class MemberConfig(_Prompted):
     """Learning rate of this member's bi-encoders; by default the common one, or a lower one for supervised starts."""
     directions: int | None = Field(default=None, ge=0)
     """Common directions that are removed from this member's embeddings, if not as many as from all members'."""
-    name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    name: str | None = Field(default=None, pattern=_NAME)
     """The member's name in the run folder; made from `bi` if not given."""
 
     @classmethod
@@ -84,7 +88,7 @@ class TeacherConfig(_Prompted):
     run's `ask` for a cross-encoder or a function, and all pairs for others."""
     both_orders: bool = True
     """A cross-encoder scores every pair in both orders; switch off where the order matters."""
-    name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    name: str | None = Field(default=None, pattern=_NAME)
     """The teacher's column in the labels; made from `spec` if not given."""
 
     @property
@@ -118,10 +122,16 @@ def _exists(model: str) -> bool:
         raise ValueError(f"{str(error)[:200]}; must be a folder or a hub name") from error
 
 
+def names_device(name: str) -> bool:
+    """Whether Windows takes a name for a device (CON, NUL, COM1, ...), with any ending: it can be no folder there."""
+    return _DEVICE.fullmatch(name) is not None
+
+
 def free_name(model: str, taken: set[str]) -> str:
     """Make a name from a model's, unlike those that are taken (in lower case)."""
     # The folders that runs put models in say nothing of the model: runs/tickets/best/bi is called tickets.
     parts = [part for part in re.split(r"[/\\]", model) if part and part not in ("bi", "best")]
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", parts[-1] if parts else "").strip("._-")[:48] or "member"
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", parts[-1] if parts else "").strip("._-")[:48].rstrip(".") or "member"
+    stem = f"model-{stem}" if names_device(stem) else stem
     names = (stem if number == 1 else f"{stem}-{number}" for number in range(1, 10_000))
     return next(name for name in names if name.lower() not in taken)

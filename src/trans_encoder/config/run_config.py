@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, TypeVar, cast
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from trans_encoder.config.participants import MemberConfig, TeacherConfig, free_name
+from trans_encoder.config.participants import MemberConfig, TeacherConfig, free_name, names_device
 from trans_encoder.config.plans import Frozen, Kind, TrainingPlan
 from trans_encoder.config.presets import PRESETS, Preset
 from trans_encoder.errors import ConfigurationError
@@ -19,7 +19,7 @@ Scale = Literal["none", "rank", "z"]
 _RESERVED = {"sentence1", "sentence2", "score", "pairs"}  # columns of label files; mined pairs beside members' folders
 _PATTERNS = {
     "device": "auto, cpu, mps, cuda or cuda:N",
-    "name": "up to 64 letters, digits, dots, underscores and hyphens, the first a letter or a digit",
+    "name": "up to 64 letters, digits, dots, underscores and hyphens, the first a letter or a digit, the last no dot",
 }
 
 
@@ -147,8 +147,8 @@ class RunConfig(Frozen):
         given = [member.name.lower() for member in members if member.name]
         if len(set(given)) < len(given):
             raise ValueError(f"names must differ (upper and lower case are the same), given {', '.join(given)}")
-        if _RESERVED.intersection(given):
-            raise ValueError(f"a member may not be called {', '.join(sorted(_RESERVED.intersection(given)))}")
+        if refused := sorted(name for name in given if name in _RESERVED or names_device(name)):
+            raise ValueError(f"a member may not be called {', '.join(refused)}")
         return _with_names(members, {*given, *_RESERVED})
 
     @model_validator(mode="after")
