@@ -101,7 +101,7 @@ def check_block(block):
     elif block.language == "python":
         compile(block.code, "block", "exec")
     else:
-        assert block.language in ("", "text", "mermaid"), block
+        assert block.language in ("", "text"), block
         started = [line for line in block.code.splitlines() if re.match(r"(trans-encoder|pip|make|python) ", line)]
         assert not started or block.language == "text", "commands belong in blocks that say bash"
 

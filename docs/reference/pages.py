@@ -17,6 +17,17 @@ _TABLES = (
     ("Engine", "EngineConfig", "engine."),
 )
 
+_PARTS = {
+    "Answers": ("find_duplicates", "Duplicates", "build_index", "Index", "Audit", "serve_index", "Corpus"),
+    "Training": ("distil", "Result", "plan_run", "learn", "bootstrap", "ensemble_run", "write_report"),
+    "Encoders": ("load_encoder", "BiEncoder", "CrossEncoder", "export"),
+    "Measuring": ("evaluate", "Evaluation", "probe", "ProbeResult", "experiment", "run_demo"),
+    "Data": ("PairSet", "TestSet", "Text", "Task", "load_task", "mine", "label", "PseudoLabels"),
+    "Settings": ("RunConfig", "MemberConfig", "TeacherConfig", "load_config"),
+    "Errors": ("TransEncoderError", "ConfigurationError", "DataError", "MissingExtraError", "RunError"),
+}
+"""The public names in the order of the reference; those that are not here come last."""
+
 OUTPUTS = Path(__file__).parent / "outputs"
 """What commands printed when record.py ran them."""
 
@@ -64,7 +75,9 @@ def _type(annotation: Any) -> str:
         return " or ".join([*(f"`{option}`" for option in options), *others])
     name = getattr(annotation, "__name__", None) if not get_args(annotation) else None
     shown = name or re.sub(r"\b(?:\w+\.)+(?=\w)", "", str(annotation))
-    return f"`{shown}`"
+    parts = [f"`{part}`" for part in shown.split(" | ") if part != "None"]
+    parts = [re.sub(r"^`tuple\[(\w+), \.\.\.\]`$", r"list of `\1`", part) for part in parts]
+    return " or ".join([*parts, "not given"] if len(parts) < len(shown.split(" | ")) else parts)
 
 
 def _literals(annotation: Any) -> list[Any]:
@@ -134,12 +147,15 @@ def _option_row(option: Any) -> str:
 
 
 def python_page() -> str:
-    """Return the public names, each documented where it is defined."""
+    """Return the public names by what they are for, each documented where it is defined."""
     import trans_encoder
 
+    # Not imported: mkdocstrings reads the source.
+    left = dict(trans_encoder._HOMES)
     parts = ["# Python", "", "Everything here is imported from `trans_encoder` itself."]
-    for name, home in trans_encoder._HOMES.items():  # not imported: mkdocstrings reads the source
-        parts += ["", f"::: trans_encoder.{home}.{name}"]
+    for title, names in (*_PARTS.items(), ("Others", tuple(left))):
+        shown = [f"::: trans_encoder.{left.pop(name)}.{name}" for name in names if name in left]
+        parts += ["", f"## {title}", *(line for each in shown for line in ("", each))] if shown else []
     return "\n".join(parts) + "\n"
 
 
@@ -163,6 +179,8 @@ def on_files(files: Any, config: Any, **_: Any) -> Any:
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Point links between docs/ and the files beside it at the places that these have on the site."""
+    if page.is_homepage:
+        page.meta["hide"] = ["navigation"]  # it has no pages beside it, and its commands are long
     if page.file.src_uri in ROOT_FILES.values():
         return re.sub(r"(\]\(|^\[.+?\]: )docs/", r"\1", markdown, flags=re.MULTILINE)
     return re.sub(rf"\]\(\.\./({'|'.join(map(re.escape, ROOT_FILES))})", r"](\1", markdown)
