@@ -19,7 +19,7 @@ from trans_encoder.data.writers import write_pairs
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 RUN = sorted([*DOCS.glob("tutorials/*.md"), *DOCS.glob("how-to/*.md"), DOCS / "method.md", DOCS / "models.md"])
-"""Pages whose code is run; that of all others takes hours, so its commands are parsed."""
+"""Pages whose code is run; that of all others takes hours: it is parsed, and test_measured_pages.py runs it small."""
 NEEDS = {"models": "mteb"}
 """What a page's code imports and the other tests do without; .github/workflows/versions.yml has it."""
 READ = sorted({*DOCS.glob("*.md"), *ROOT.glob("*.md")} - {*RUN, ROOT / "README.md"})
