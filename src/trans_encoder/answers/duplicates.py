@@ -13,7 +13,9 @@ from trans_encoder.answers.deciding import WORTH_KEEPING, Scored, decide, score_
 from trans_encoder.answers.found import DuplicatePair, Duplicates, Group
 from trans_encoder.answers.grouping import Grouper, representative
 from trans_encoder.answers.index import Index
+from trans_encoder.answers.objects import is_url
 from trans_encoder.answers.probability import Probability, estimate_probability
+from trans_encoder.answers.published import holds_index
 from trans_encoder.answers.retrieval import (
     Candidates,
     DenseIndex,
@@ -280,7 +282,7 @@ def _embedder(source: Source, names: Sequence[str], prompts: EachPrompts, *, tru
 def _as_index(source: Source) -> Index | None:
     if isinstance(source, Index):
         return source
-    if isinstance(source, str | Path) and (Path(source) / "index.json").is_file():
+    if isinstance(source, str | Path) and (is_url(source) or holds_index(source)):
         return Index.open(source)
     return None
 

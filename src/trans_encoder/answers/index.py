@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trans_encoder.answers.objects import is_url
 from trans_encoder.answers.probability import Probability, estimate_probability
+from trans_encoder.answers.published import located, writing
 from trans_encoder.answers.retrieval import (
     DenseIndex,
     EachPrompts,
@@ -32,6 +34,7 @@ from trans_encoder.answers.store import (
     clean_up,
     commit,
     embed_texts,
+    files_of,
     locked,
     open_files,
     write_cache,
@@ -80,17 +83,17 @@ class Index:
 
     @classmethod
     def open(cls, path: str | Path, *, prompts: EachPrompts = None, trust_remote_code: bool = False) -> Self:
-        """Open an index; its models are loaded when they are needed.
+        """Open an index, in a folder or published at a URL (see `published`); its models are loaded when needed.
 
         `prompts` replaces the prompts of queries that the index was made with: `(query, None)`, or a list with one such
         pair for each model. The prompt of its texts cannot be replaced; another one is refused.
         """
-        folder = Path(path)
+        folder = located(path)
         manifest = Manifest.read(folder)
         try:
             embedded = _embedded(folder, manifest)
         except DataError:
-            if (newer := Manifest.read(folder)).generation == manifest.generation:
+            if (newer := Manifest.read(folder)) == manifest:
                 raise
             # A writer replaced the files in between.
             manifest, embedded = newer, _embedded(folder, newer)
@@ -158,8 +161,16 @@ def build_index(
     A row whose id is there already replaces the old one; with `replace`, rows that the corpus lacks are removed. An
     index keeps to its models: others, other versions of them, or other `prompts` (see `load_embedder`) before its texts
     are refused unless `reindex` asks to embed everything again. An `engine` (see `make_engine`) embeds in workers side
-    by side, which load the models by their names. Stopped at any point, the same call continues.
+    by side, which load the models by their names. Stopped at any point, the same call continues. `out` may be a URL of
+    an object storage, where the index is published as a whole when it is complete.
     """
+    if is_url(out):
+        making: dict[str, Any] = {"models": models, "prompts": prompts, "reindex": reindex, "replace": replace}
+        with writing(str(out)) as work:
+            made = build_index(corpus, work.folder, **making, engine=engine, trust_remote_code=trust_remote_code)
+            _ = made.probability  # published with the index: every reader needs it
+            work.publish(files_of(made.path, made.manifest))
+        return made
     folder = Path(out)
     rows = corpus if isinstance(corpus, Corpus) else Corpus.read(corpus)
     with locked(folder):

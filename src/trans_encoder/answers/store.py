@@ -158,6 +158,12 @@ def write_cache(folder: Path, manifest: Manifest, name: str, write: Callable[[Pa
         logger.debug("%s of %s was not kept: %s", name, folder, error)
 
 
+def files_of(folder: Path, manifest: Manifest) -> list[str]:
+    """Return the names of the files that make up an index, with what was made of it; its manifest is last."""
+    made = sorted(file.name for file in folder.glob(f"{manifest.cache('')}*") if file.suffix != PARTIAL)
+    return [manifest.rows, manifest.texts, *manifest.shards, *made, MANIFEST]
+
+
 def clean_up(folder: Path, manifest: Manifest) -> None:
     """Remove what a change left that was killed when it was all but done; not what one that is to go on needs."""
     pending = _pending(folder)

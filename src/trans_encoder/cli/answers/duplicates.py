@@ -20,7 +20,7 @@ _SHOWN = 10
 
 
 def duplicates(
-    source: Annotated[Path, typer.Argument(metavar="INDEX|FILE", help="An index, or a file of rows.")],
+    source: Annotated[str, typer.Argument(metavar="INDEX|FILE", help="An index, its URL, or a file of rows.")],
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where pairs, groups and the page go.")],
     model: EmbeddingModels = None,
     prompt: PromptOption = None,
@@ -37,7 +37,7 @@ def duplicates(
         float | None, typer.Option("--threshold", metavar="T", help="Accept pairs from this score on.")
     ] = None,
     against: Annotated[
-        Path | None, typer.Option("--against", metavar="INDEX|FILE", help="Compare with the rows of another file only.")
+        str | None, typer.Option("--against", metavar="INDEX|FILE", help="Compare with the rows of another file only.")
     ] = None,
     flips: Annotated[
         bool,
@@ -88,13 +88,13 @@ def duplicates(
         deciding: dict[str, Any] = {"precision": precision, "threshold": threshold, "flips": flips}
         found = find_duplicates(opened, cross=crosses, against=other, **deciding)
         found.save(out)
-        page = write_duplicates(found, out / "duplicates.html", title=source.name)
+        page = write_duplicates(found, out / "duplicates.html", title=Path(source).name)
     result = {"out": str(out), "page": str(page), "rows": found.rows, **found.summary}
     print_result(result, as_json=json, shown=_shown(found, out, page))
 
 
 def _opened(
-    source: Path,
+    source: str,
     kept: Path,
     models: list[str] | None,
     prompts: list["Prompts"] | None,
@@ -104,10 +104,12 @@ def _opened(
 ) -> "Index":
     """Open an index, or make one of a file beside the answers."""
     from trans_encoder.answers.index import Index, build_index
+    from trans_encoder.answers.objects import is_url
+    from trans_encoder.answers.published import holds_index
     from trans_encoder.cli.reading import read_corpus
     from trans_encoder.errors import ConfigurationError
 
-    if (source / "index.json").is_file():
+    if is_url(source) or holds_index(source):
         opened = Index.open(source, prompts=prompts, trust_remote_code=trust_remote_code)
         if models and models != opened.manifest.models:
             raise ConfigurationError(
@@ -120,7 +122,7 @@ def _opened(
             f"{source} is not an index, so a model is needed to embed it; give a bi-encoder's folder or hub name with "
             "--model, such as --model sentence-transformers/all-MiniLM-L6-v2, or a finished run with --run"
         )
-    corpus = read_corpus(source, **options)
+    corpus = read_corpus(Path(source), **options)
     making: dict[str, Any] = {"models": models, "prompts": prompts or [None] * len(models)}
     made = build_index(corpus, kept, **making, reindex=True, replace=True, trust_remote_code=trust_remote_code)
     for name, cuts in made.report.cuts.items() if made.report else ():

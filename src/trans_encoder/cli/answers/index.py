@@ -49,10 +49,16 @@ CrossOption = Annotated[
     str | None, typer.Option("--cross", metavar="CROSS", help="A cross-encoder that looks at the best ones again.")
 ]
 
+IndexPlace = Annotated[
+    str, typer.Argument(metavar="INDEX", help="A folder or URL where `trans-encoder index` made an index.")
+]
+
 
 def index(
     text: RowsPath,
-    out: Annotated[Path, typer.Option("--out", metavar="INDEX", help="The folder of the index.")],
+    out: Annotated[
+        str, typer.Option("--out", metavar="INDEX", help="The folder of the index, or a URL such as s3://bucket/name.")
+    ],
     model: EmbeddingModels = None,
     prompt: PromptOption = None,
     prompt1: Prompt1 = None,
@@ -75,6 +81,7 @@ def index(
     Given again with more rows, only new texts are embedded; stopped at any point, the same command continues.
     The first text of a pair is what is searched for, the second a row: --prompt1 is for queries, --prompt2 for rows.
     Without a choice a model's own prompts `query` and `document` apply, if it has no default prompt.
+    At a URL of an object storage (s3://, gs://, abfss://) the index is published as a whole when it is complete.
 
     Example: `trans-encoder index --text tickets.csv --id ticket --model models/all-MiniLM-L6-v2 --out tickets.index`
     """
@@ -105,15 +112,16 @@ def index(
 
 
 def prompts_of(
-    index: Path, models: Sequence[str] | None, options: tuple[Sequence[str] | None, ...]
+    index: str | Path, models: Sequence[str] | None, options: tuple[Sequence[str] | None, ...]
 ) -> list["Prompts"] | None:
     """Return the prompts for each model, which are those of the index if none is named; None if none is given."""
-    from trans_encoder.answers.store import MANIFEST, Manifest
+    from trans_encoder.answers.published import holds_index, located
+    from trans_encoder.answers.store import Manifest
 
     if not any(options):
         return None
-    if not models and (index / MANIFEST).is_file():
-        models = Manifest.read(index).models
+    if not models and holds_index(index):
+        models = Manifest.read(located(index)).models
     both, first, second = options
     return [*choose_prompts(len(models or ()), prompt=both, prompt1=first, prompt2=second)]
 
@@ -146,7 +154,7 @@ _CHANGES = ("added", "changed", "unchanged", "removed")
 
 
 def search(
-    index: Annotated[Path, typer.Argument(metavar="INDEX", help="A folder that `trans-encoder index` made.")],
+    index: IndexPlace,
     text: Annotated[str, typer.Argument(metavar="TEXT", callback=as_text, help="What to search for.")],
     top: Annotated[int, typer.Option("--top", min=1, help="How many rows to return.")] = 10,
     where: Annotated[
@@ -173,11 +181,13 @@ def search(
     Example: `trans-encoder search tickets.index "cannot log in" --top 5 --where 'status == "open"'`
     """
     from trans_encoder.answers.index import Index
+    from trans_encoder.answers.published import located
     from trans_encoder.encoders import load_encoder
 
     with show_progress():
-        prompts = prompts_of(index, None, (prompt, prompt1, prompt2))
-        opened = Index.open(index, prompts=prompts, trust_remote_code=trust_remote_code)
+        folder = located(index)
+        prompts = prompts_of(folder, None, (prompt, prompt1, prompt2))
+        opened = Index.open(folder, prompts=prompts, trust_remote_code=trust_remote_code)
         second = load_encoder(cross, kind="cross", trust_remote_code=trust_remote_code) if cross else None
         hits = opened.search(text, top=top, where=where, cross=second)
     table = Table("id", "text", title_justify="left", caption_justify="left")

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from trans_encoder.cli.answers.index import CrossOption
+from trans_encoder.cli.answers.index import CrossOption, IndexPlace
 from trans_encoder.cli.options import TrustRemoteCode
 
 
 def serve(
-    index: Annotated[Path, typer.Argument(metavar="INDEX", help="A folder that `trans-encoder index` made.")],
+    index: IndexPlace,
     duplicates: Annotated[
         Path | None,
         typer.Option("--duplicates", metavar="FOLDER", help="Show the groups of this folder, and audit its pairs."),
