@@ -96,6 +96,7 @@ def test_the_code_blocks_of_a_page_run_in_their_order(
     if page.stem in NEEDS:
         pytest.importorskip(NEEDS[page.stem], reason="an extra that is not installed")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRANS_ENCODER_CACHE", str(tmp_path / "cache"))
     write_pairs(pairs, tmp_path / "pairs.jsonl")
     write_pairs(dev, tmp_path / "dev.jsonl")
     (tmp_path / "questions.txt").write_text("\n".join(sentences), encoding="utf-8")
@@ -104,6 +105,7 @@ def test_the_code_blocks_of_a_page_run_in_their_order(
     names: dict[str, object] = {}
     for block in blocks(page):
         code = block.code.replace("MODEL", str(bert)).replace("TEACHER", str(roberta))
+        code = code.replace("s3://bucket", (tmp_path / "bucket").as_uri())
         if block.language == "python":
             exec(compile(code, str(page), "exec"), names)
         elif block.language == "bash":

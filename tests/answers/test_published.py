@@ -227,12 +227,26 @@ def test_damaged_files_and_foreign_names_are_refused(tmp_path, url, machine, emb
     assert not (tmp_path / "outside").exists()
 
 
-def test_places_that_cannot_be_used_are_named(machine):
+def test_a_search_of_several_indexes_is_merged_by_score(url, machine, embedder, sentences):
+    texts = list(dict.fromkeys(sentences))[:40]
+    whole = build_index(Corpus.from_texts(texts, ids=texts), f"{url}-whole", models=embedder)
+    for part in range(4):
+        build_index(Corpus.from_texts(texts[part::4], ids=texts[part::4]), f"{url}-{part}", models=embedder)
+    parts = [Index.open(f"{url}-{part}") for part in range(4)]
+    for text in texts[:3]:
+        hits = [hit for part in parts for hit in part.search(text, top=5)]
+        nearest = sorted(whole.search(text, top=len(texts)), key=lambda hit: -hit.score)[0]
+        assert max(hits, key=lambda hit: hit.score).id == nearest.id == text
+
+
+def test_places_that_cannot_be_used_are_named(machine, static):
     with pytest.raises(ConfigurationError, match="foo://bucket/i cannot be used"):
         Index.open("foo://bucket/i")
     with pytest.raises(ConfigurationError, match="names no folder"):
         Index.open("s3://")
-    with pytest.raises(ConfigurationError, match="give the URL as a string"):
-        Index.open(Path("s3://bucket/i"))
+    with pytest.raises(ConfigurationError, match="give a URL such as s3://"):
+        Index.open(Path("s3://bucket/i"))  # a path keeps one slash
+    with pytest.raises(ConfigurationError, match="is a URL; give a folder on a disk"):
+        find_duplicates(["one", "two", "three"], models=str(static)).save("s3://bucket/answers")
     assert not is_url("C:/index")
     assert Storage.at("s3://key:secret@bucket/i?region=eu-west-1").url == "s3://bucket/i"

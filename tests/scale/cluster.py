@@ -1,4 +1,4 @@
-"""A Ray cluster of two nodes on this machine; one of them is killed in the middle of a training."""
+"""A Ray cluster of two nodes on this machine: an index is embedded, then one is killed in the middle of a training."""
 
 import logging
 import os
@@ -11,6 +11,11 @@ from typing import Any
 import psutil
 
 from scale.laboratory import Laboratory, different_files
+from trans_encoder.answers import store
+from trans_encoder.answers.index import build_index
+from trans_encoder.config import EngineConfig
+from trans_encoder.data.corpus import Corpus
+from trans_encoder.runs import make_engine
 
 
 @contextmanager
@@ -33,6 +38,7 @@ def two_nodes() -> Iterator[Any]:
 def check_cluster(lab: Laboratory, reference: Path) -> list[str]:
     """Run on the cluster and kill the second node when it has a training beyond its first checkpoint."""
     with two_nodes() as cluster:
+        check_index(lab, cluster.address)
         process = lab.start("ray", "--engine", "ray", "--ray-address", cluster.address)
         run, second = lab.root / "ray", cluster.list_all_nodes()[-1]
         while not (_trainings_have_checkpoints(run) and _is_busy(node=1)):
@@ -43,7 +49,24 @@ def check_cluster(lab: Laboratory, reference: Path) -> list[str]:
     assert process.returncode == 0, errors
     different = different_files(reference, run)
     assert not different, different
-    return ["a node killed in the middle of a training: the same bytes as the run of one process, file by file"]
+    return [
+        "an index embedded by tasks on both nodes: the same bytes as one process makes",
+        "a node killed in the middle of a training: the same bytes as the run of one process, file by file",
+    ]
+
+
+def check_index(lab: Laboratory, address: str) -> None:
+    """Embed the texts of an index in small tasks of the cluster, then in this process."""
+    model, texts = str(lab.root / "models" / "bert"), Corpus.from_texts([f"text number {n}" for n in range(40)])
+    whole, store.SHARD = store.SHARD, 10
+    try:
+        with make_engine(EngineConfig(name="ray", ray_address=address)) as engine:
+            together = build_index(texts, lab.root / "ray.index", models=[model], engine=engine)
+        alone = build_index(texts, lab.root / "own.index", models=[model])
+    finally:
+        store.SHARD = whole
+    assert len(together.manifest.shards) == 4
+    assert together.manifest.checksums == alone.manifest.checksums
 
 
 def _trainings_have_checkpoints(run: Path) -> bool:

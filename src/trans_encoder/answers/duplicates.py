@@ -12,10 +12,8 @@ import pyarrow as pa
 from trans_encoder.answers.deciding import WORTH_KEEPING, Scored, decide, score_candidates
 from trans_encoder.answers.found import DuplicatePair, Duplicates, Group
 from trans_encoder.answers.grouping import Grouper, representative
-from trans_encoder.answers.index import Index
-from trans_encoder.answers.objects import is_url
+from trans_encoder.answers.index import Index, is_index
 from trans_encoder.answers.probability import Probability, estimate_probability
-from trans_encoder.answers.published import holds_index
 from trans_encoder.answers.retrieval import (
     Candidates,
     DenseIndex,
@@ -282,7 +280,7 @@ def _embedder(source: Source, names: Sequence[str], prompts: EachPrompts, *, tru
 def _as_index(source: Source) -> Index | None:
     if isinstance(source, Index):
         return source
-    if isinstance(source, str | Path) and (is_url(source) or holds_index(source)):
+    if isinstance(source, str | Path) and is_index(source):
         return Index.open(source)
     return None
 

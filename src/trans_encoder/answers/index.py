@@ -145,6 +145,11 @@ class Index:
         return search(self, text, top=top, where=where, cross=cross)
 
 
+def is_index(place: str | Path) -> bool:
+    """Return whether a place is an index or a URL, which can be nothing else."""
+    return is_url(place) or (Path(place) / MANIFEST).is_file()
+
+
 def build_index(
     corpus: Corpus | str | Path,
     out: str | Path,
@@ -174,7 +179,7 @@ def build_index(
     folder = Path(out)
     rows = corpus if isinstance(corpus, Corpus) else Corpus.read(corpus)
     with locked(folder):
-        old = Manifest.read(folder) if (folder / "index.json").exists() else None
+        old = Manifest.read(folder) if (folder / MANIFEST).exists() else None
         embedder = _embedder(models, old, prompts, trust_remote_code=trust_remote_code)
         if old is None:
             _refuse_foreign(folder)

@@ -51,13 +51,6 @@ def located(index: str | Path) -> Path:
     return folder
 
 
-def holds_index(place: str | Path) -> bool:
-    """Return whether an index is in a folder or published at a URL."""
-    if is_url(place):
-        return Storage.at(str(place)).read(STATE) is not None
-    return (Path(place) / MANIFEST).is_file()
-
-
 def fetch(storage: Storage, folder: Path) -> bytes | None:
     """Make a folder what is published, downloading the files whose checksums differ; return the state, if any."""
     for _ in range(_TRIES):

@@ -103,13 +103,11 @@ def _opened(
     trust_remote_code: bool,
 ) -> "Index":
     """Open an index, or make one of a file beside the answers."""
-    from trans_encoder.answers.index import Index, build_index
-    from trans_encoder.answers.objects import is_url
-    from trans_encoder.answers.published import holds_index
+    from trans_encoder.answers.index import Index, build_index, is_index
     from trans_encoder.cli.reading import read_corpus
     from trans_encoder.errors import ConfigurationError
 
-    if is_url(source) or holds_index(source):
+    if is_index(source):
         opened = Index.open(source, prompts=prompts, trust_remote_code=trust_remote_code)
         if models and models != opened.manifest.models:
             raise ConfigurationError(

@@ -115,12 +115,13 @@ def prompts_of(
     index: str | Path, models: Sequence[str] | None, options: tuple[Sequence[str] | None, ...]
 ) -> list["Prompts"] | None:
     """Return the prompts for each model, which are those of the index if none is named; None if none is given."""
-    from trans_encoder.answers.published import holds_index, located
+    from trans_encoder.answers.index import is_index
+    from trans_encoder.answers.published import located
     from trans_encoder.answers.store import Manifest
 
     if not any(options):
         return None
-    if not models and holds_index(index):
+    if not models and is_index(index):
         models = Manifest.read(located(index)).models
     both, first, second = options
     return [*choose_prompts(len(models or ()), prompt=both, prompt1=first, prompt2=second)]
