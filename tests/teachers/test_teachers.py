@@ -370,6 +370,9 @@ def test_teachers_on_the_command_line(bert, roberta, pairs, tmp_path):
     assert result.exit_code == 0, result.output
     labels = PseudoLabels.open(tmp_path / "run/cycle-1/labels-bi.parquet")
     assert labels.provenance["weights"] == {"bert-32": 1.0, "roberta-48": 0.5, "lexical": 1.0}
+    again = CliRunner().invoke(app, [*run[:-1], *teachers])
+    assert f"best/bi to embed texts, {tmp_path / 'run'}" in again.output.replace("\n", " "), "what to ship"
+    assert f"trans-encoder ensemble {tmp_path / 'run'} --out TEAM" in " ".join(again.output.split())
     saved = CliRunner().invoke(app, ["ensemble", str(tmp_path / "run"), "--out", str(tmp_path / "all"), "--json"])
     assert json.loads(saved.stdout)["models"] == {"bert-32-bi": 1.0, "bert-32-cross": 1.0, "roberta-48": 0.5}
     scored = CliRunner().invoke(
@@ -389,3 +392,10 @@ def test_check_counts_what_teachers_cost(bert, roberta, reranker, pairs):
         "roberta-48": (len(pairs), 1),
         "reranker": (len(pairs) // 2, 1),
     }
+
+
+def test_check_says_that_teachers_are_asked_once(bert, roberta, pairs, tmp_path):
+    write_pairs(pairs, tmp_path / "pairs.jsonl")
+    given = ["--pairs", str(tmp_path / "pairs.jsonl"), "--model", str(bert), "--teacher", str(roberta)]
+    shown = CliRunner().invoke(app, ["check", *given, "--set", "cycles=2", "--set", "device=cpu"])
+    assert "label as a teacher, once" in " ".join(shown.output.split()), shown.output

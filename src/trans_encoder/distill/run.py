@@ -9,7 +9,7 @@ from typing import Any, Self, cast
 
 from pydantic import PrivateAttr
 
-from trans_encoder.config import RunConfig
+from trans_encoder.config import RunConfig, TeacherConfig
 from trans_encoder.data import PairSet, check_varied
 from trans_encoder.distill.conclusion import conclude, idle
 from trans_encoder.distill.cycle import CycleStages, run_cycle
@@ -88,6 +88,12 @@ class Result(ResultRecord):
         kinds: tuple[Kind, ...] = ("bi", "cross") if any(each.cross for each in self.members.values()) else ("bi",)
         best = {kind: cast(Chosen, self.members[self._best(kind)].chosen(kind)) for kind in kinds}
         return {kind: self.folder / model.folder for kind, model in best.items()}
+
+    @property
+    def teachers(self) -> list[str]:
+        """The frozen encoders that taught the members, by the names of their columns in the labels."""
+        teachers = map(TeacherConfig.model_validate, Run.open(self.folder).config.get("teachers", ()))
+        return [str(teacher.name) for teacher in teachers if teacher.names_model]
 
     def _best(self, kind: Kind) -> str:
         scores = {name: chosen.score for name, member in self.members.items() if (chosen := member.chosen(kind))}

@@ -39,7 +39,9 @@ class PlannedStage:
     seconds: float
     """Estimated time in one cycle."""
     cycles: int
-    """In how many cycles it is done: in all, or in all but the first."""
+    """In how many cycles it is done."""
+    first: int = 1
+    """The first of these."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def plan_run(
     ]
     known = tuple(each for each in resolved.teachers if not each.spec.startswith(FUNCTION))
     votes = assemble_teachers(resolved.model_copy(update={"teachers": known}), team)
-    planned += _teaching(votes, pairs)
+    planned += _teaching(votes, pairs, cycles=1 if remined is None else resolved.cycles)
     return Plan(
         config=resolved,
         notes=(*notes, *harm_notes(team, judge, votes)),
@@ -126,13 +128,13 @@ def plan_run(
     )
 
 
-def _teaching(votes: Sequence[Vote], pairs: PairSet) -> Iterator[PlannedStage]:
-    """Plan the labelling by frozen encoders, once; other teachers are fast, or cannot be called for a trial."""
+def _teaching(votes: Sequence[Vote], pairs: PairSet, *, cycles: int) -> Iterator[PlannedStage]:
+    """Plan the labelling by frozen encoders, once for a pair; others are fast, or cannot be called for a trial."""
     for vote in votes:
         if isinstance(vote.teacher, ModelRef):
             asked, orders = round(vote.ask * len(pairs)), 2 if vote.teacher.both_orders else 1
             seconds = _seconds_per_score(vote.teacher.load(), pairs) * asked * orders
-            yield PlannedStage(vote.teacher.name, "label as a teacher", asked, 0, seconds, 1)
+            yield PlannedStage(vote.teacher.name, "label as a teacher", asked, 0, seconds, cycles)
 
 
 def _mining(
@@ -146,10 +148,10 @@ def _mining(
     begun = perf_counter()
     mine(sample, pairs=math.ceil(share * len(sample) / len(text)), encoder=encoder, mix=mix)
     seconds = (perf_counter() - begun) * len(text) / len(sample)
-    yield PlannedStage(member.name, "mine pairs again", share, 0, seconds, config.cycles - 1)
+    yield PlannedStage(member.name, "mine pairs again", share, 0, seconds, config.cycles - 1, first=2)
     if config.anchor:
         seconds = _seconds_per_score(encoder, pairs) * len(pairs)
-        yield PlannedStage(member.name, "label them with the start", len(pairs), 0, seconds, config.cycles - 1)
+        yield PlannedStage(member.name, "label them with the start", len(pairs), 0, seconds, config.cycles - 1, first=2)
 
 
 def _stages(

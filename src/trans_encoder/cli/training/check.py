@@ -10,7 +10,7 @@ from trans_encoder.progress import duration, show_progress
 
 if TYPE_CHECKING:
     from trans_encoder.cli.jobs import Job
-    from trans_encoder.pipelines.planning import Plan
+    from trans_encoder.pipelines.planning import Plan, PlannedStage
 
 
 @takes_job
@@ -66,8 +66,7 @@ def _shown(job: "Job", plan: "Plan", *, begun: bool) -> Shown:
     table.add_column("time", justify="right")
     for stage in plan.stages:
         steps = f"{stage.steps:,}" if stage.steps else ""
-        name = stage.name if stage.cycles == config.cycles else f"{stage.name}, from cycle 2 on"
-        table.add_row(stage.member, name, f"{stage.pairs:,}", steps, duration(stage.seconds))
+        table.add_row(stage.member, stage.name + _when(stage, cycles=config.cycles), f"{stage.pairs:,}", steps, duration(stage.seconds))
     facts = [
         f"{job.count:,} pairs from {job.source}",
         f"Up to {config.cycles} cycles, preset {config.preset}, strategy {config.strategy}; {_choice(job)}",
@@ -78,6 +77,13 @@ def _shown(job: "Job", plan: "Plan", *, begun: bool) -> Shown:
     if job.out is not None:
         facts.append(f"Run folder: {job.out}" + (" (begun already: the run would continue)" if begun else ""))
     return [*facts, table, f"Everything is in order. About {duration(plan.seconds)} for {config.cycles} cycles."]
+
+
+def _when(stage: "PlannedStage", *, cycles: int) -> str:
+    """Say in which cycles something is done, if not in all."""
+    if stage.first > 1:
+        return f", from cycle {stage.first} on"
+    return "" if stage.cycles == cycles else ", once"
 
 
 def _notes(job: "Job", plan: "Plan") -> list[str]:

@@ -89,7 +89,7 @@ def _as_dict(result: "Result", tests: Mapping[str, Mapping[str, float]], page: P
 def _shown(result: "Result", tests: Mapping[str, Mapping[str, float]], page: Path) -> Shown:
     chosen = [model.folder for member in result.members.values() for model in (member.bi, member.cross) if model]
     parts: list[str | Table] = [result.summary, *(f"Models: {result.folder / folder}" for folder in chosen)]
-    if len(result.members) > 1:
+    if len(result.members) > 1 or result.teachers:
         parts.append(_to_ship(result))
     parts.append(f"Report: {page}")
     if tests:
@@ -98,11 +98,12 @@ def _shown(result: "Result", tests: Mapping[str, Mapping[str, float]], page: Pat
 
 
 def _to_ship(result: "Result") -> str:
-    """Say which of several members' models to take, and how to have them all as one scorer."""
+    """Say which models to take, and how to have all of them and the teachers as one scorer."""
     uses = {"bi": "to embed texts", "cross": "to score pairs"}
     single = ", ".join(f"{folder} {uses[kind]}" for kind, folder in result.to_ship.items())
     first = result.folder / next(iter(result.members.values())).bi.folder
     place = "first" if result.to_ship["bi"] == first else "last"
     by = f"best {result.metric}" if result.metric else f"the {place} member's, since nothing was judged"
+    chosen = f" ({by})" if len(result.members) > 1 else ""
     together = f"trans-encoder ensemble {result.folder} --out TEAM"
-    return f"To ship: {single} ({by}). For work in batches, all of them and the teachers as one scorer: {together}"
+    return f"To ship: {single}{chosen}. For work in batches, all of them and the teachers as one scorer: {together}"
