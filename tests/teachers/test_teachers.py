@@ -27,7 +27,7 @@ from trans_encoder.pipelines.ensemble import ensemble_run
 from trans_encoder.pipelines.planning import plan_run
 from trans_encoder.report import write_report
 from trans_encoder.teachers import Vote
-from trans_encoder.teachers.frozen import FunctionTeacher, LexicalTeacher
+from trans_encoder.teachers.frozen import FunctionTeacher, LexicalTeacher, WordTeacher
 from trans_encoder.teachers.scales import pairs_to_ask
 
 RUN = {**TINY_RUN, "cycles": 1, "scale": None, "selection": "last"}
@@ -212,6 +212,15 @@ def test_what_a_function_must_not_return_is_refused(pairs, scores, match):
 def test_wording_scores_pairs_by_the_letters_they_share(dev):
     scores = LexicalTeacher("lexical").score(dev)
     assert spearmanr(scores, dev.scores).statistic > 0.9
+
+
+def test_words_can_teach_as_bm25_beside_letter_groups(bert, pairs, tmp_path):
+    result = distil(pairs, str(bert), teachers=["lexical", "bm25=0.5"], out=tmp_path / "run", **RUN)
+    labels = labels_of(result, "cross")
+    assert list(labels.by_teacher) == ["bert-32", "lexical", "bm25"]
+    assert labels.provenance["weights"]["bm25"] == 0.5
+    np.testing.assert_array_equal(labels.by_teacher["bm25"], WordTeacher("bm25").score(pairs))
+    assert "bm25" in labels.provenance["fingerprints"]
 
 
 def test_matching_tokens_sees_the_words_that_two_texts_share(bert, dev):

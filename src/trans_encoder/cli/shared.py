@@ -62,7 +62,7 @@ Teachers = Annotated[
     typer.Option(
         "--teacher",
         metavar="SPEC[=WEIGHT]",
-        help="A frozen scorer beside the team: a model, lexical, tokens, or a file of scores; repeatable.",
+        help="A frozen scorer beside the team: a model, lexical, bm25, tokens, or a file of scores; repeatable.",
     ),
 ]
 Ask = Annotated[

@@ -1,6 +1,7 @@
 """The configuration of a run: its team and teachers, how encoders are trained, presets, TOML files and overrides."""
 
 from trans_encoder.config.participants import (
+    BM25,
     FUNCTION,
     LEXICAL,
     SCORE_FILES,

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from trans_encoder.config.plans import Frozen
 
-LEXICAL, TOKENS = VIEWS = ("lexical", "tokens")
+LEXICAL, BM25, TOKENS = VIEWS = ("lexical", "bm25", "tokens")
 """Teachers that need no model of their own."""
 FUNCTION = "function:"
 """Begins the spec of a teacher that is a Python function."""
@@ -80,7 +80,7 @@ class TeacherConfig(_Prompted):
     """A frozen scorer that takes part in every labelling and is never trained."""
 
     spec: str = Field(min_length=1)
-    """A model (folder or hub name), `lexical`, `tokens`, a file of scores, or `function:NAME` for a Python function."""
+    """A model (folder or hub name), `lexical`, `bm25`, `tokens`, a file of scores, or `function:NAME` (in Python)."""
     weight: float = Field(default=1.0, gt=0)
     """Its weight in the mean; the default is 1."""
     ask: float | None = Field(default=None, gt=0, le=1)

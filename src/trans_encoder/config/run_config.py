@@ -29,7 +29,7 @@ class RunConfig(Frozen):
     members: tuple[MemberConfig, ...] = Field(min_length=1)
     """The team; one member is self-distillation, more are mutual distillation (section 2.4)."""
     teachers: tuple[TeacherConfig, ...] = ()
-    """Frozen scorers that take part in every labelling: models, lexical, tokens, files of scores, Python functions."""
+    """Frozen scorers that take part in every labelling: models, lexical, bm25, tokens, files of scores, functions."""
     lexical: bool | None = None
     """Whether shared wording teaches, too (the teacher lexical). If not given, only where no teacher is given and every
     start was made without labels."""

@@ -36,8 +36,8 @@ def distil(
     does not embed sentences yet is first tuned on the text by an `objective` and stays its cross-encoders' PLM.
 
     A model is `BI`, `BI=PLM` or a MemberConfig. Teachers beside them are never trained: each is a model's name,
-    `lexical`, `tokens`, a file of scores, any of these with `=WEIGHT`, a TeacherConfig, or a function that takes a list
-    of pairs and returns their scores. Overrides are fields of RunConfig, nested or dotted:
+    `lexical`, `bm25`, `tokens`, a file of scores, any of these with `=WEIGHT`, a TeacherConfig, or a function that
+    takes a list of pairs and returns their scores. Overrides are fields of RunConfig, nested or dotted:
     `cycles=1, cross={"epochs": 2}`. If `out` holds an unfinished run of the same settings and inputs, it is continued.
     """
     of_text = {field.name: overrides.pop(field.name) for field in fields(TextOptions) if field.name in overrides}

@@ -16,9 +16,8 @@ from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from trans_encoder.config import FUNCTION, LEXICAL, SCORE_FILES, TOKENS, TeacherConfig
-from trans_encoder.data import PairSet, Scores
-from trans_encoder.data.wording import shared_wording
+from trans_encoder.config import BM25, FUNCTION, LEXICAL, SCORE_FILES, TOKENS, TeacherConfig
+from trans_encoder.data import PairSet, Scores, matched_words, shared_wording
 from trans_encoder.encoders import BiEncoder, Scorer, checked_name, find_kind
 from trans_encoder.encoders.matching import match_tokens
 from trans_encoder.errors import ConfigurationError, DataError
@@ -55,6 +54,23 @@ class LexicalTeacher:
     def fingerprint(self) -> dict[str, str]:
         """Tell apart ways of scoring."""
         return {"view": "letter groups of 3 to 5, sublinear TF-IDF"}
+
+
+@dataclass(frozen=True)
+class WordTeacher:
+    """Scores pairs by the words that they share, rare ones first."""
+
+    name: str
+    kind = "bm25"
+    needs_all_pairs = True
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Return BM25 scores, weighted by the pairs' own texts."""
+        return matched_words(pairs.sentence1.to_pylist(), pairs.sentence2.to_pylist())
+
+    def fingerprint(self) -> dict[str, str]:
+        """Tell apart ways of scoring."""
+        return {"view": "BM25 of words, both ways"}
 
 
 @dataclass(frozen=True)
@@ -181,6 +197,8 @@ def _teacher(settings: TeacherConfig, like: ModelRef, functions: Mapping[str, Sc
     name, spec = str(settings.name), settings.spec
     if spec == LEXICAL:
         return LexicalTeacher(name)
+    if spec == BM25:
+        return WordTeacher(name)
     if spec == TOKENS:
         return TokenTeacher(name, replace(like, prompts=settings.prompts or like.prompts))
     if spec.startswith(FUNCTION):

@@ -66,7 +66,8 @@ def _shown(job: "Job", plan: "Plan", *, begun: bool) -> Shown:
     table.add_column("time", justify="right")
     for stage in plan.stages:
         steps = f"{stage.steps:,}" if stage.steps else ""
-        table.add_row(stage.member, stage.name + _when(stage, cycles=config.cycles), f"{stage.pairs:,}", steps, duration(stage.seconds))
+        name = stage.name + _when(stage, cycles=config.cycles)
+        table.add_row(stage.member, name, f"{stage.pairs:,}", steps, duration(stage.seconds))
     facts = [
         f"{job.count:,} pairs from {job.source}",
         f"Up to {config.cycles} cycles, preset {config.preset}, strategy {config.strategy}; {_choice(job)}",
