@@ -88,6 +88,8 @@ class TeacherConfig(_Prompted):
     run's `ask` for a cross-encoder or a function, and all pairs for others."""
     both_orders: bool = True
     """A cross-encoder scores every pair in both orders; switch off where the order matters."""
+    passes: int = Field(default=0, ge=0)
+    """A model scores this many times with dropout, and each pair gets the mean; 0: once, without dropout."""
     name: str | None = Field(default=None, pattern=_NAME)
     """The teacher's column in the labels; made from `spec` if not given."""
 

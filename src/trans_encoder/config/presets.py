@@ -14,6 +14,7 @@ PAPER_METHOD: dict[str, Any] = {
     "merge": 1.0,
     "in_batch": 0.0,
     "both_orders_labels": False,
+    "passes": 0,
     "calibrate": False,
     "first_share": 1.0,
 }

@@ -53,6 +53,8 @@ class RunConfig(Frozen):
     trained on labels and others can teach it, else 0."""
     both_orders_labels: bool = True
     """Cross-encoders label every pair in both orders, and the two scores are averaged; needs both_orders."""
+    passes: int = Field(default=0, ge=0)
+    """Members label this many times with dropout, and each pair gets the mean; 0: once, without dropout."""
     calibrate: bool = True
     """A cross-encoder that begins with a head has it calibrated to the labels' scale before it is trained."""
     keep_agreed: float = Field(default=1.0, gt=0, le=1)

@@ -162,12 +162,14 @@ class CycleStages:
 
     def _labelling(self, path: Path, teachers: tuple[ModelRef, ...], *, cycle: int, anchored: bool = False) -> Stage:
         pairs, start_labels = self._pairs(cycle), self._start_labels(cycle)
+        teachers = tuple(replace(teacher, passes=self.config.passes) for teacher in teachers)
         made_from: dict[str, Any] = {
             "pairs": self.folder.digest(pairs),
             "teachers": {teacher.name: self.digest(teacher) for teacher in teachers},
         }
         encoders = (*teachers, *(vote.teacher for vote in self.frozen))
-        embedded = {model: self._embeddings(model, cycle=cycle) for model in self._embedders() if model in encoders}
+        embedders = (model for model in self._embedders() if model in encoders and not model.passes)
+        embedded = {model: self._embeddings(model, cycle=cycle) for model in embedders}
         if embedded:
             made_from["embeddings"] = [self.folder.digest(file) for file in embedded.values()]
         anchor = None

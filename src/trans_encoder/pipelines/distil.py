@@ -12,7 +12,7 @@ from trans_encoder.distill.run import Result, run
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.pipelines.from_text import TextOptions, prepare
 from trans_encoder.runs import Engine
-from trans_encoder.teachers import ScoreFunction, name_functions
+from trans_encoder.teachers import ScoreFunction, Teacher, name_functions
 
 Source = PairSet | Text | Task
 """What to learn from."""
@@ -23,7 +23,7 @@ def distil(
     models: str | MemberConfig | Sequence[str | MemberConfig],
     *,
     out: str | Path,
-    teachers: Sequence[str | TeacherConfig | ScoreFunction] = (),
+    teachers: Sequence[str | TeacherConfig | ScoreFunction | Teacher] = (),
     preset: str = "small",
     dev: TestSet | PairSet | Literal["none"] | None = None,
     engine: Engine | None = None,
@@ -36,9 +36,9 @@ def distil(
     does not embed sentences yet is first tuned on the text by an `objective` and stays its cross-encoders' PLM.
 
     A model is `BI`, `BI=PLM` or a MemberConfig. Teachers beside them are never trained: each is a model's name,
-    `lexical`, `bm25`, `tokens`, a file of scores, any of these with `=WEIGHT`, a TeacherConfig, or a function that
-    takes a list of pairs and returns their scores. Overrides are fields of RunConfig, nested or dotted:
-    `cycles=1, cross={"epochs": 2}`. If `out` holds an unfinished run of the same settings and inputs, it is continued.
+    `lexical`, `bm25`, `tokens`, a file of scores, any of these with `=WEIGHT`, a TeacherConfig, an object with a
+    method `score`, or a function that takes a list of pairs and returns their scores. Overrides are fields of
+    RunConfig, nested or dotted: `cycles=1, cross={"epochs": 2}`. If `out` holds an unfinished run of the same settings and inputs, it is continued.
     """
     of_text = {field.name: overrides.pop(field.name) for field in fields(TextOptions) if field.name in overrides}
     if of_text and not isinstance(source, Text):

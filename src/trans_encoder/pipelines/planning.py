@@ -133,7 +133,7 @@ def _teaching(votes: Sequence[Vote], pairs: PairSet, *, cycles: int) -> Iterator
     for vote in votes:
         if isinstance(vote.teacher, ModelRef):
             asked, orders = round(vote.ask * len(pairs)), 2 if vote.teacher.both_orders else 1
-            seconds = _seconds_per_score(vote.teacher.load(), pairs) * asked * orders
+            seconds = _seconds_per_score(vote.teacher.load(), pairs) * asked * orders * max(vote.teacher.passes, 1)
             yield PlannedStage(vote.teacher.name, "label as a teacher", asked, 0, seconds, cycles)
 
 
@@ -162,7 +162,8 @@ def _stages(
         plan, both = (config.bi, False) if kind == "bi" else (config.cross, config.both_orders)
         per_score = _seconds_per_score(encoder, pairs)
         labelling = f"label with the {kind}-encoder"
-        yield PlannedStage(member.name, labelling, len(pairs), 0, per_score * len(pairs), config.cycles)
+        seconds = per_score * len(pairs) * max(config.passes, 1)
+        yield PlannedStage(member.name, labelling, len(pairs), 0, seconds, config.cycles)
         steps = plan.epochs * math.ceil(len(pairs) * (2 if both else 1) / plan.batch_size)
         judgements = steps // plan.dev_steps + plan.epochs
         length = _length(member, encoder, pairs, plan=plan, steps=steps)

@@ -6,17 +6,16 @@ asked. Encoders and re-rankers are `ModelRef`s; the others are here.
 
 import hashlib
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from tokenize import TokenError
-from typing import NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from trans_encoder.config import BM25, FUNCTION, LEXICAL, SCORE_FILES, TOKENS, TeacherConfig
+from trans_encoder.config import BM25, FUNCTION, LEXICAL, SCORE_FILES, TOKENS, TeacherConfig, free_name
 from trans_encoder.data import PairSet, Scores, matched_words, shared_wording
 from trans_encoder.encoders import BiEncoder, Scorer, checked_name, find_kind
 from trans_encoder.encoders.matching import match_tokens
@@ -151,6 +150,8 @@ class FunctionTeacher:
 
     def fingerprint(self) -> dict[str, str]:
         """Tell apart functions by their name and source; what they ask may still change unseen."""
+        if isinstance(self.function, Identified):
+            return dict(self.function.fingerprint())
         try:
             source = inspect.getsource(self.function)
         except (OSError, TypeError, SyntaxError, TokenError):  # not in a file, or the file holds something else there
@@ -159,24 +160,47 @@ class FunctionTeacher:
         return {"function": name, "source": hashlib.sha256(source.encode()).hexdigest()}
 
 
+@dataclass(frozen=True)
+class ScoredBy:
+    """A Python object with a method `score`, such as an encoder or an ensemble, as a function."""
+
+    scorer: Scorer
+
+    def __call__(self, pairs: list[tuple[str, str]]) -> Sequence[float]:
+        """Return what the object gives to the pairs."""
+        return cast(Sequence[float], self.scorer.score(PairSet.of(pairs)))
+
+    def fingerprint(self) -> dict[str, str]:
+        """Tell apart objects as they do it themselves, else by their class."""
+        known = dict(self.scorer.fingerprint()) if isinstance(self.scorer, Identified) else {}
+        return {"object": f"{type(self.scorer).__module__}.{type(self.scorer).__qualname__}", **known}
+
+
 class Named(NamedTuple):
     """Teachers as a configuration has them, and the functions that it can only name."""
 
-    teachers: list[str | TeacherConfig]
+    teachers: list[str | TeacherConfig | Mapping[str, Any]]
     functions: dict[str, ScoreFunction]
 
 
-def name_functions(teachers: Sequence[str | TeacherConfig | ScoreFunction]) -> Named:
-    """Tell Python functions apart from what a configuration can hold, and give each a name."""
-    listed: list[str | TeacherConfig] = []
+def name_functions(teachers: Sequence[str | TeacherConfig | Mapping[str, Any] | ScoreFunction | Scorer]) -> Named:
+    """Tell Python functions and objects apart from what a configuration can hold, and give each a name."""
+    listed: list[str | TeacherConfig | Mapping[str, Any]] = []
     functions: dict[str, ScoreFunction] = {}
     for teacher in teachers:
-        if isinstance(teacher, str | TeacherConfig):
+        if isinstance(teacher, str | TeacherConfig | Mapping):
             listed.append(teacher)
             continue
-        called = re.sub(r"\W+", "-", getattr(teacher, "__name__", type(teacher).__name__)).strip("-_") or "function"
+        asked = ScoredBy(cast(Scorer, teacher)) if hasattr(teacher, "score") else teacher
+        if not callable(asked) or hasattr(asked, "encode") or hasattr(asked, "predict"):
+            raise ConfigurationError(
+                f"teacher {type(teacher).__name__} cannot score pairs; give a model's name, an object with a method "
+                f"score, such as BiEncoder.load(...), or a function that takes a list of pairs and returns their scores"
+            )
+        own_name = getattr(teacher, "__name__", None) or getattr(teacher, "name", None) or type(teacher).__name__
+        called = free_name(str(own_name), set())
         spec = f"{FUNCTION}{called}" if f"{FUNCTION}{called}" not in functions else f"{FUNCTION}{called}-{len(listed)}"
-        functions[spec] = teacher
+        functions[spec] = asked
         listed.append(TeacherConfig(spec=spec, name=spec.removeprefix(FUNCTION)))
     return Named(listed, functions)
 
@@ -190,6 +214,8 @@ def make_teacher(
         raise ConfigurationError(
             f"teacher {settings.spec} is no bi-encoder, and prompts are for these; leave prompt out"
         )
+    if settings.passes and not isinstance(teacher, ModelRef):
+        raise ConfigurationError(f"teacher {settings.spec} has no dropout, and passes are for models; leave passes out")
     return teacher
 
 
@@ -217,7 +243,7 @@ def _teacher(settings: TeacherConfig, like: ModelRef, functions: Mapping[str, Sc
     if spec.startswith(f"{TOKENS}:"):
         return TokenTeacher(name, model)
     kind = find_kind(source)
-    return replace(model, kind=kind, both_orders=kind == "cross" and settings.both_orders)
+    return replace(model, kind=kind, both_orders=kind == "cross" and settings.both_orders, passes=settings.passes)
 
 
 @runtime_checkable

@@ -1,6 +1,8 @@
 """Models by reference, loaded when they are asked to do something, so that one at a time is in memory."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,6 +12,7 @@ from trans_encoder.config import PoolingMode
 from trans_encoder.data import PairSet, Scores
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Encoder, Kind, Prompts
 from trans_encoder.encoders.loading import Precision, fingerprint
+from trans_encoder.encoders.passes import mean_with_dropout
 from trans_encoder.errors import DataError
 
 _MOST_UNKNOWN = 0.5  # with a larger share of unknown tokens, texts cannot be told apart
@@ -37,6 +40,8 @@ class ModelRef:
     """Whether the CPU speed-ups are used; see `trans_encoder.encoders.runners`."""
     both_orders: bool = False
     """Whether a cross-encoder scores every pair in both orders and gives the mean."""
+    passes: int = 0
+    """How often pairs are scored with dropout, for the mean; 0: once, without it."""
 
     def load(self) -> Encoder:
         """Load the model."""
@@ -80,10 +85,15 @@ class ModelRef:
 
     def score(self, pairs: PairSet) -> Scores:
         """Load the model, score pairs, let it go."""
-        encoder = self.load_for(pairs)
-        scores = encoder.score(pairs)
+        if self.passes:
+            encoder = replace(self, fast=False).load_for(pairs)
+            score: Callable[[PairSet], Scores] = partial(mean_with_dropout, encoder, passes=self.passes)
+        else:
+            encoder = self.load_for(pairs)
+            score = encoder.score
+        scores = score(pairs)
         if self.kind == "cross" and self.both_orders:
-            return np.asarray((scores + encoder.score(pairs.swapped())) / 2, dtype=np.float32)
+            return np.asarray((scores + score(pairs.swapped())) / 2, dtype=np.float32)
         return scores
 
     def at(self, source: str | Path, **changes: Any) -> Self:
