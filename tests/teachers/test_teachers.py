@@ -17,10 +17,8 @@ from trans_encoder.data.writers import write_pairs
 from trans_encoder.distill.labels import PseudoLabels, agreed, label
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.calibrating import calibrate_to, calibrated_line
-from trans_encoder.encoders.loading import set_dropout
 from trans_encoder.encoders.matching import match_tokens
 from trans_encoder.encoders.merging import merge_into
-from trans_encoder.encoders.passes import mean_with_dropout
 from trans_encoder.errors import ConfigurationError, DataError, RunError
 from trans_encoder.evaluation.ensembles import Ensemble, Voter, save_ensemble
 from trans_encoder.evaluation.evaluate import evaluate, measure
@@ -29,7 +27,7 @@ from trans_encoder.pipelines.ensemble import ensemble_run
 from trans_encoder.pipelines.planning import plan_run
 from trans_encoder.report import write_report
 from trans_encoder.teachers import Vote
-from trans_encoder.teachers.frozen import FunctionTeacher, LexicalTeacher, WordTeacher
+from trans_encoder.teachers.frozen import FunctionTeacher, LexicalTeacher
 from trans_encoder.teachers.scales import pairs_to_ask
 
 RUN = {**TINY_RUN, "cycles": 1, "scale": None, "selection": "last"}
@@ -216,15 +214,6 @@ def test_wording_scores_pairs_by_the_letters_they_share(dev):
     assert spearmanr(scores, dev.scores).statistic > 0.9
 
 
-def test_words_can_teach_as_bm25_beside_letter_groups(bert, pairs, tmp_path):
-    result = distil(pairs, str(bert), teachers=["lexical", "bm25=0.5"], out=tmp_path / "run", **RUN)
-    labels = labels_of(result, "cross")
-    assert list(labels.by_teacher) == ["bert-32", "lexical", "bm25"]
-    assert labels.provenance["weights"]["bm25"] == 0.5
-    np.testing.assert_array_equal(labels.by_teacher["bm25"], WordTeacher("bm25").score(pairs))
-    assert "bm25" in labels.provenance["fingerprints"]
-
-
 def test_matching_tokens_sees_the_words_that_two_texts_share(bert, dev):
     encoder = BiEncoder.load(bert)
     assert spearmanr(match_tokens(encoder, dev), dev.scores).statistic > 0.8
@@ -288,38 +277,6 @@ def test_a_re_ranker_is_merged_with_what_it_learnt_and_a_new_head_is_not(bert, r
     assert merged == {"kept": 1e-6, "new": 1.0}
 
 
-def test_labels_can_be_the_mean_of_passes_with_dropout(bert, roberta, pairs, tmp_path):
-    teachers = [TeacherConfig(spec=str(roberta), name="other", passes=3), "lexical"]
-    given = {**RUN, "in_batch": 5.0, "supervised": True}
-    result = distil(pairs, str(bert), teachers=teachers, passes=2, out=tmp_path / "run", **given)
-    labels = labels_of(result, "bi")
-    plain = BiEncoder.load(bert, fast=False)
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        state = torch.get_rng_state()
-        expected = mean_with_dropout(plain, labels.pairs, passes=2)
-        assert torch.equal(torch.get_rng_state(), state), "the caller's random numbers go on as they were"
-    np.testing.assert_allclose(labels.by_teacher["bert-32"], expected, atol=1e-5)
-    once = plain.score(labels.pairs)
-    assert not np.allclose(expected, once, atol=1e-4), "dropout drops"
-    np.testing.assert_array_equal(plain.score(labels.pairs), once, "and stops dropping after")
-    thinned = mean_with_dropout(BiEncoder.load(roberta, fast=False), labels.pairs, passes=3)
-    np.testing.assert_allclose(labels.by_teacher["other"], thinned, atol=1e-5)
-    assert (
-        spearmanr(mean_with_dropout(plain, labels.pairs, passes=16), once).statistic
-        > spearmanr(mean_with_dropout(plain, labels.pairs, passes=1), once).statistic
-    )
-
-
-def test_passes_are_refused_for_what_has_no_dropout(bert, pairs, tmp_path):
-    with pytest.raises(ConfigurationError, match="passes are for models"):
-        distil(pairs, str(bert), teachers=[{"spec": "lexical", "passes": 2}], out=tmp_path / "run", **RUN)
-    still = BiEncoder.load(bert, fast=False)
-    set_dropout(still.model, 0.0)
-    with pytest.raises(ConfigurationError, match="has no dropout"):
-        mean_with_dropout(still, pairs, passes=2)
-
-
 def test_teachers_are_written_as_spec_and_weight(tmp_path):
     config = make_config(["a/b"], overrides={"teachers": ["c/b=0.5", "lexical", {"spec": "tokens", "weight": 2}]})
     assert [(each.spec, each.weight, each.name) for each in config.teachers] == [
@@ -337,24 +294,6 @@ def test_teachers_are_written_as_spec_and_weight(tmp_path):
 def test_a_weight_that_is_not_one_is_refused(teacher):
     with pytest.raises(ConfigurationError, match="teachers"):
         make_config(["a/b"], overrides={"teachers": [teacher]})
-
-
-def test_objects_that_score_teach(bert, roberta, reranker, pairs, tmp_path):
-    encoders = [BiEncoder.load(roberta), CrossEncoder.load(reranker)]
-    saved = save_ensemble([Voter("a", encoders[0]), Voter("b", encoders[1])], pairs, out=tmp_path / "team")
-    result = distil(pairs, str(bert), teachers=[*encoders, saved], out=tmp_path / "run", **RUN)
-    labels = labels_of(result, "bi")
-    assert list(labels.by_teacher) == ["bert-32", "roberta-48", "reranker", "team"]
-    for name, teacher in zip(list(labels.by_teacher)[1:], [*encoders, saved], strict=True):
-        np.testing.assert_allclose(labels.by_teacher[name], teacher.score(labels.pairs), atol=1e-5)
-    assert len(set(labels.provenance["fingerprints"].values())) == 4
-
-
-def test_an_object_that_scores_no_pairs_is_refused(bert, pairs, tmp_path):
-    for wrong in (BiEncoder.load(bert).model, 0.5):
-        with pytest.raises(ConfigurationError, match=f"{type(wrong).__name__} cannot score pairs; give a model's name"):
-            distil(pairs, str(bert), teachers=[wrong], out=tmp_path / "run", **RUN)
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_function_cannot_be_named_without_being_given(bert, pairs, tmp_path):

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, TypeVar, cast
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from trans_encoder.config.participants import MemberConfig, TeacherConfig, free_name, names_device
+from trans_encoder.config.participants import FUNCTION, MemberConfig, TeacherConfig, free_name, names_device
 from trans_encoder.config.plans import Frozen, Kind, TrainingPlan
 from trans_encoder.config.presets import PRESETS, Preset
 from trans_encoder.errors import ConfigurationError
@@ -172,7 +172,8 @@ def _with_names(participants: Iterable[Participant], taken: set[str]) -> tuple[P
     """Give those without a name one that is not taken yet, made from their model."""
     named = []
     for each in participants:
-        name = each.name or free_name(each.bi if isinstance(each, MemberConfig) else each.spec, taken)
+        model = each.bi if isinstance(each, MemberConfig) else each.spec.removeprefix(FUNCTION)
+        name = each.name or free_name(model, taken)
         taken.add(name.lower())
         named.append(each.model_copy(update={"name": name}))
     return tuple(named)

@@ -38,7 +38,8 @@ def distil(
     A model is `BI`, `BI=PLM` or a MemberConfig. Teachers beside them are never trained: each is a model's name,
     `lexical`, `bm25`, `tokens`, a file of scores, any of these with `=WEIGHT`, a TeacherConfig, an object with a
     method `score`, or a function that takes a list of pairs and returns their scores. Overrides are fields of
-    RunConfig, nested or dotted: `cycles=1, cross={"epochs": 2}`. If `out` holds an unfinished run of the same settings and inputs, it is continued.
+    RunConfig, nested or dotted: `cycles=1, cross={"epochs": 2}`. If `out` holds an unfinished run of the same settings
+    and inputs, it is continued.
     """
     of_text = {field.name: overrides.pop(field.name) for field in fields(TextOptions) if field.name in overrides}
     if of_text and not isinstance(source, Text):

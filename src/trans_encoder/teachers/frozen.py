@@ -201,7 +201,7 @@ def name_functions(teachers: Sequence[str | TeacherConfig | Mapping[str, Any] | 
         called = free_name(str(own_name), set())
         spec = f"{FUNCTION}{called}" if f"{FUNCTION}{called}" not in functions else f"{FUNCTION}{called}-{len(listed)}"
         functions[spec] = asked
-        listed.append(TeacherConfig(spec=spec, name=spec.removeprefix(FUNCTION)))
+        listed.append(TeacherConfig(spec=spec))
     return Named(listed, functions)
 
 

@@ -1,0 +1,83 @@
+"""Kinds of teachers and how they are asked: BM25, objects with a method `score`, passes with dropout."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+from conftest import TINY_RUN
+from trans_encoder.config import TeacherConfig
+from trans_encoder.distill.labels import PseudoLabels
+from trans_encoder.encoders import BiEncoder, CrossEncoder
+from trans_encoder.encoders.loading import set_dropout
+from trans_encoder.encoders.passes import mean_with_dropout
+from trans_encoder.errors import ConfigurationError
+from trans_encoder.evaluation.ensembles import Voter, save_ensemble
+from trans_encoder.pipelines.distil import distil
+from trans_encoder.teachers.frozen import WordTeacher
+
+RUN = {**TINY_RUN, "cycles": 1, "scale": None, "selection": "last", "formulation": "bi"}
+
+
+def labels_of(result) -> PseudoLabels:
+    """The labels that the bi-encoders and the teachers gave."""
+    return PseudoLabels.open(result.folder / "cycle-1" / "labels-bi.parquet")
+
+
+def test_words_can_teach_as_bm25_beside_letter_groups(bert, pairs, tmp_path):
+    result = distil(pairs, str(bert), teachers=["lexical", "bm25=0.5"], out=tmp_path / "run", **RUN)
+    labels = labels_of(result)
+    assert list(labels.by_teacher) == ["bert-32", "lexical", "bm25"]
+    assert labels.provenance["weights"]["bm25"] == 0.5
+    np.testing.assert_array_equal(labels.by_teacher["bm25"], WordTeacher("bm25").score(pairs))
+    assert "bm25" in labels.provenance["fingerprints"]
+
+
+def test_objects_that_score_teach(bert, roberta, pairs, tmp_path):
+    encoders = [BiEncoder.load(roberta), CrossEncoder.load(bert, seed=3)]
+    saved = save_ensemble([Voter("a", encoders[0]), Voter("b", encoders[1])], pairs, out=tmp_path / "team")
+    result = distil(pairs, str(bert), teachers=[*encoders, saved], out=tmp_path / "run", **RUN)
+    labels = labels_of(result)
+    assert list(labels.by_teacher) == ["bert-32", "roberta-48", "bert-32-2", "team"]
+    for name, teacher in zip(list(labels.by_teacher)[1:], [*encoders, saved], strict=True):
+        np.testing.assert_allclose(labels.by_teacher[name], teacher.score(labels.pairs), atol=1e-5)
+    assert len(set(labels.provenance["fingerprints"].values())) == 4
+
+
+def test_an_object_that_scores_no_pairs_is_refused(bert, pairs, tmp_path):
+    for wrong in (BiEncoder.load(bert).model, 0.5):
+        with pytest.raises(ConfigurationError, match=f"{type(wrong).__name__} cannot score pairs; give a model's name"):
+            distil(pairs, str(bert), teachers=[wrong], out=tmp_path / "run", **RUN)
+    assert not (tmp_path / "run").exists()
+
+
+def test_labels_can_be_the_mean_of_passes_with_dropout(bert, roberta, pairs, tmp_path):
+    teachers = [TeacherConfig(spec=str(roberta), name="other", passes=3), "lexical"]
+    given = {**RUN, "in_batch": 5.0, "supervised": True}
+    result = distil(pairs, str(bert), teachers=teachers, passes=2, out=tmp_path / "run", **given)
+    labels = labels_of(result)
+    plain = BiEncoder.load(bert, fast=False)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        state = torch.get_rng_state()
+        expected = mean_with_dropout(plain, labels.pairs, passes=2)
+        assert torch.equal(torch.get_rng_state(), state), "the caller's random numbers go on as they were"
+    np.testing.assert_allclose(labels.by_teacher["bert-32"], expected, atol=1e-5)
+    once = plain.score(labels.pairs)
+    assert not np.allclose(expected, once, atol=1e-4), "dropout drops"
+    np.testing.assert_array_equal(plain.score(labels.pairs), once, "and stops dropping after")
+    thinned = mean_with_dropout(BiEncoder.load(roberta, fast=False), labels.pairs, passes=3)
+    np.testing.assert_allclose(labels.by_teacher["other"], thinned, atol=1e-5)
+    assert (
+        spearmanr(mean_with_dropout(plain, labels.pairs, passes=16), once).statistic
+        > spearmanr(mean_with_dropout(plain, labels.pairs, passes=1), once).statistic
+    )
+
+
+def test_passes_are_refused_for_what_has_no_dropout(bert, pairs, tmp_path):
+    with pytest.raises(ConfigurationError, match="passes are for models"):
+        distil(pairs, str(bert), teachers=[{"spec": "lexical", "passes": 2}], out=tmp_path / "run", **RUN)
+    still = BiEncoder.load(bert, fast=False)
+    set_dropout(still.model, 0.0)
+    with pytest.raises(ConfigurationError, match="has no dropout"):
+        mean_with_dropout(still, pairs, passes=2)
