@@ -81,3 +81,29 @@ def test_passes_are_refused_for_what_has_no_dropout(bert, pairs, tmp_path):
     set_dropout(still.model, 0.0)
     with pytest.raises(ConfigurationError, match="has no dropout"):
         mean_with_dropout(still, pairs, passes=2)
+
+
+def test_what_a_function_answered_before_a_failure_is_not_asked_again(bert, pairs, tmp_path, monkeypatch):
+    monkeypatch.setattr("trans_encoder.teachers.asking.ASKED_AT_ONCE", 20)
+    asked: list[tuple[str, str]] = []
+    down = [True]
+
+    def service(given):
+        if down and len(asked) == 40:
+            raise ConnectionError("the service is down")
+        asked.extend(given)
+        return [len(set(first.split()) & set(second.split())) for first, second in given]
+
+    given = {"teachers": [service], "out": tmp_path / "run", **RUN}
+    with pytest.raises(ConnectionError):
+        distil(pairs, str(bert), **given)
+    answers = tmp_path / "run/cycle-1/labels-bi.parquet.training/service.jsonl"
+    with answers.open("a", encoding="utf-8") as file:
+        file.write('\n["half a line of')
+    down.clear()
+    result = distil(pairs, str(bert), **given)
+    rows = {(first, second) for first, second, _ in pairs.rows()}
+    assert len(asked) == len(set(asked)) == len(rows), "each pair once"
+    words = [len(set(first.split()) & set(second.split())) for first, second, _ in labels_of(result).pairs.rows()]
+    np.testing.assert_array_equal(labels_of(result).by_teacher["service"], words)
+    assert not answers.parent.exists(), "the labels hold them now"

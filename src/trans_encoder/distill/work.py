@@ -53,7 +53,7 @@ from trans_encoder.runs import (
     scratch,
     tracked,
 )
-from trans_encoder.teachers import ModelRef, Teacher, Vote
+from trans_encoder.teachers import Asked, ModelRef, Teacher, Vote
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,8 @@ class Label:
                 return Cosines(teacher, self.embedded[teacher])
             if isinstance(teacher, ModelRef) and teacher in sharded:
                 return sharded[teacher]
+            if teacher.kind == "function" and not getattr(teacher, "needs_all_pairs", False):
+                teacher = Asked(teacher, folder / f"{teacher.name}.jsonl")
             return Cached(teacher, self.earlier)
 
         members = [Vote(source(each)) for each in self.teachers]

@@ -137,6 +137,11 @@ class FunctionTeacher:
     function: ScoreFunction
     kind = "function"
 
+    @property
+    def needs_all_pairs(self) -> bool:
+        """Whether the function says that its scores depend on all the pairs, so that it must not be asked in parts."""
+        return bool(getattr(self.function, "needs_all_pairs", False))
+
     def score(self, pairs: PairSet) -> Scores:
         """Return what the function returns, one number for each pair."""
         asked = [(first, second) for first, second, _ in pairs.rows()]
@@ -169,6 +174,11 @@ class ScoredBy:
     def __call__(self, pairs: list[tuple[str, str]]) -> Sequence[float]:
         """Return what the object gives to the pairs."""
         return cast(Sequence[float], self.scorer.score(PairSet.of(pairs)))
+
+    @property
+    def needs_all_pairs(self) -> bool:
+        """Whether the object says that its scores depend on all the pairs."""
+        return bool(getattr(self.scorer, "needs_all_pairs", False))
 
     def fingerprint(self) -> dict[str, str]:
         """Tell apart objects as they do it themselves, else by their class."""
