@@ -64,6 +64,8 @@ class Demo:
     """The folder of the text."""
     start: str
     """What the run began with."""
+    learners: tuple[str, ...]
+    """The options of `trans-encoder train` for such a run on other text."""
     summary: str
     """The run's own verdict, made without labels."""
 
@@ -78,6 +80,7 @@ class Demo:
             "report": str(self.report),
             "text": str(self.text),
             "start": self.start,
+            "learners": list(self.learners),
             "summary": self.summary,
         }
 
@@ -135,6 +138,11 @@ def run_demo(
         report=write_report([result.folder]),
         text=folder,
         start=plm,
+        learners=(
+            *("--model", f"{plm}={member.plm}" if given else plm),
+            *(f"--teacher={each}" for each in teachers),
+            *(f"--set={name}={value}" for name, value in recipe.distillation.items() if isinstance(value, int | str)),
+        ),
         summary=result.summary,
     )
     write_json(out / "demo.json", demo.to_dict())

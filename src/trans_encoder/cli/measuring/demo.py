@@ -1,6 +1,7 @@
 """`trans-encoder demo`: the whole way on the text that every Python brings along."""
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,11 @@ from trans_encoder.cli.output import Shown, print_result
 from trans_encoder.progress import show_progress
 
 if TYPE_CHECKING:
+    from trans_encoder.demo.gold import Figures
     from trans_encoder.demo.run import Answers, Demo
+
+
+_FIGURES = ("Spearman", "recall@1", "MRR")
 
 
 def demo(
@@ -49,6 +54,21 @@ def _answers(answers: "Answers") -> Shown:
     ]
 
 
+def gains(figures: Mapping[str, "Figures"]) -> str:
+    """Say plainly where the trained models are above the start, and where below it."""
+    start = next(name for name in figures if name != "TF-IDF")
+    before = figures[start].to_dict().values()
+    told = [
+        f"{name} "
+        + ", ".join(
+            f"{value - old:+.1f} in {figure}"
+            for figure, value, old in zip(_FIGURES, figures[name].to_dict().values(), before, strict=True)
+        )
+        for name in ("our bi-encoder", "our cross-encoder")
+    ]
+    return f"Against {start}: {'; '.join(told)}. The report tells which gains on the graded pairs could be chance."
+
+
 def _shown(done: "Demo") -> Shown:
     from trans_encoder.runs import Layout
 
@@ -59,14 +79,15 @@ def _shown(done: "Demo") -> Shown:
         caption_justify="left",
     )
     table.add_column("")
-    for name in ("Spearman", "recall@1", "MRR"):
+    for name in _FIGURES:
         table.add_column(name, justify="right")
     for method, figures in done.figures.items():
         table.add_row(method, *(f"{value:.1f}" for value in figures.to_dict().values()))
     layout = Layout(done.run)
-    command = ["trans-encoder", "train", "--text", "YOUR-TEXT", "--model", done.start, "--out", "runs/mine"]
+    command = ["trans-encoder", "train", "--text", "YOUR-TEXT", *done.learners, "--out", "runs/mine"]
     return [
         table,
+        gains(done.figures),
         done.summary,
         f"Report: {done.report}",
         f"Models: {layout.best(None, 'bi')} and {layout.best(None, 'cross')}",
