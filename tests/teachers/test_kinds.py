@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import metadata_load
 from scipy.stats import spearmanr
 
 from conftest import TINY_RUN
@@ -42,6 +43,21 @@ def test_objects_that_score_teach(bert, roberta, pairs, tmp_path):
     for name, teacher in zip(list(labels.by_teacher)[1:], [*encoders, saved], strict=True):
         np.testing.assert_allclose(labels.by_teacher[name], teacher.score(labels.pairs), atol=1e-5)
     assert len(set(labels.provenance["fingerprints"].values())) == 4
+
+
+def test_cards_and_results_name_teachers_and_merging_and_do_not_hide_labels(bert, start, pairs, tmp_path):
+    """A start made without labels is not free of them once a teacher that may know some has taught it."""
+    alone = distil(pairs, str(bert), teachers=["lexical"], out=tmp_path / "alone", **RUN)
+    taught = distil(pairs, str(bert), teachers=[f"{start}=0.5"], merge=0.75, out=tmp_path / "taught", **RUN)
+    cards = [(result.folder / "best/bi/README.md").read_text(encoding="utf-8") for result in (alone, taught)]
+    assert "unsupervised" in metadata_load(alone.folder / "best/bi/README.md")["tags"]
+    assert "unsupervised" not in metadata_load(taught.folder / "best/bi/README.md")["tags"]
+    assert "Teachers beside it: lexical" in cards[0]
+    assert f"Teachers beside it: {start.name}, weight 0.5" in cards[1].replace("\\", "")
+    assert "Weights: 0.75 of the student, 0.25 of what it started from" in cards[1]
+    assert (alone.members["bert-32"].bi.merged, taught.members["bert-32"].bi.merged) == (None, 0.75)
+    assert any("bi-encoder of bert-32 are merged: 0.75 of the student" in note for note in taught.notes)
+    assert not any("merged" in note for note in alone.notes)
 
 
 def test_an_object_that_scores_no_pairs_is_refused(bert, pairs, tmp_path):

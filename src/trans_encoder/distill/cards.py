@@ -28,6 +28,8 @@ class Facts:
     """What models were chosen by, as in "spearman x100 on dev"; None if nothing was judged."""
     remined: bool = False
     """Whether every cycle after the first had new pairs of the same text."""
+    knows_labels: bool = False
+    """Whether a member's start or a teacher may have been trained on labels."""
 
 
 def write_card(chosen: Candidate, start: Candidate, *, facts: Facts, lengths: str | None = None) -> str:
@@ -43,7 +45,7 @@ def write_card(chosen: Candidate, start: Candidate, *, facts: Facts, lengths: st
             *([f"Lengths: {lengths}"] if lengths else []),
             *([f"Training of {kind}-encoders: {_plan(plan)}"] if chosen.cycle else []),
         ],
-        supervised=any(member.supervised for member in config.members),
+        supervised=facts.knows_labels if chosen.cycle else bool(member.supervised),
         base=member.bi if kind == "bi" else member.plm or member.bi,
         evaluation=_evaluation(chosen, facts.measure),
     )
@@ -177,8 +179,18 @@ def _facts(chosen: Candidate, start: Candidate, *, facts: Facts) -> list[str]:
         f"{escaped(_start(member))}, cross-encoder from {escaped(shown(member.plm or member.bi))}"
         for member in config.members
     )
+    teachers = "; ".join(
+        f"{escaped(shown(teacher.spec))}{'' if teacher.weight == 1 else f', weight {teacher.weight:g}'}"
+        for teacher in config.teachers
+    )
     lines = [
         f"Members of the team: {members}",
+        *([f"Teachers beside it: {teachers}"] if teachers else []),
+        *(
+            [f"Weights: {chosen.merged:g} of the student, {1 - chosen.merged:g} of what it started from"]
+            if chosen.merged
+            else []
+        ),
         f"Pairs: {facts.pairs_count:,}, SHA-256 {facts.pairs_hash}"
         + ("; mined again from the same text in every later cycle" if facts.remined else ""),
         f"Preset {config.preset}, seed {config.seed}, cycles {config.cycles}, strategy {config.strategy}, "

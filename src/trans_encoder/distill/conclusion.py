@@ -11,7 +11,7 @@ from trans_encoder.distill.cards import Facts, write_card
 from trans_encoder.distill.cycle import CycleStages
 from trans_encoder.distill.judges import Comparison, Judge, can_judge
 from trans_encoder.distill.selection import LEARNT, Candidate, Verdict, choose, choose_by_views, idle_cycles, verdict_of
-from trans_encoder.distill.team import Member, Team
+from trans_encoder.distill.team import Member, Team, knows_labels
 from trans_encoder.encoders import KNOWN, Kind
 from trans_encoder.files import atomic_folder
 from trans_encoder.ranks import is_first_rank
@@ -52,7 +52,14 @@ def conclude(team: Team, steps: CycleStages, pairs: PairSet, *, cycles: int, not
     judge = steps.judge
     measure = f"{judge.name} x100 {judge.basis}" if judge else None
     remined = steps.miner is not None
-    facts = Facts(steps.config, pairs_count=len(pairs), pairs_hash=pairs.hash, measure=measure, remined=remined)
+    facts = Facts(
+        steps.config,
+        pairs_count=len(pairs),
+        pairs_hash=pairs.hash,
+        measure=measure,
+        remined=remined,
+        knows_labels=knows_labels(team, steps.frozen),
+    )
     layout, kinds = steps.layout, steps.config.kinds
     results: dict[str, MemberResult] = {}
     kept: dict[Kind, list[ModelRef]] = {kind: [] for kind in kinds}
@@ -79,6 +86,7 @@ def conclude(team: Team, steps: CycleStages, pairs: PairSet, *, cycles: int, not
                 agreement=best.agreement,
                 evidence=evidence,
                 flips=best.flips,
+                merged=best.merged,
             )
             kept[kind].append(best.model.at(place, pooling=None, max_tokens=None))
         results[member.name] = MemberResult(
@@ -135,7 +143,8 @@ def _candidates(member: Member, kind: Kind, *, layout: Layout, cycles: int) -> l
     for training in _trainings(member, kind, layout=layout, cycles=cycles):
         folder = layout.student(training.cycle, member.name, kind)
         model = (member.start if kind == "bi" else member.plm).at(folder, pooling=None, max_tokens=None)
-        learnt = training.agreement, training.evidence, training.flips
+        merged = None if training.merged == 1 else training.merged
+        learnt = training.agreement, training.evidence, training.flips, merged
         found.append(Candidate(model, training.cycle, training.best_step, training.best_score, *learnt))
     return found
 
@@ -316,6 +325,12 @@ def training_notes(trainings: Sequence[TrainingRecord], *, remined: bool, later:
     again = [one for one in shared if remined and one.kind == "bi" and one.cycle > 1]
     clamped = {"clamp": "clamped them", "raw": "took them raw"}
     return [
+        *dict.fromkeys(
+            f"the weights of the {one.kind}-encoder of {one.member} are merged: {one.merged:g} of the student, "
+            f"{1 - one.merged:g} of what it started from (merge)"
+            for one in trainings
+            if one.merged < 1
+        ),
         *([f"cycle 1 learnt from {first.labels:,} of {later:,} pairs (first_share)"] if later else []),
         *(f"cycle {one.cycle}: {one.labels:,} pairs were mined again" for one in again),
         # Once for all cycles that agree.

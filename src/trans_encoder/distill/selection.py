@@ -50,6 +50,8 @@ class Candidate:
     """Of other views, if it was judged without labels and there are any."""
     flips: float | None = None
     """Hand-written flips that it tells from paraphrases, in percent."""
+    merged: float | None = None
+    """Share of the student in its weights, if the rest is its start's."""
 
     @property
     def has_learnt(self) -> bool:

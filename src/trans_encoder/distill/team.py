@@ -11,8 +11,18 @@ from trans_encoder.encoders import KNOWN, Kind, check_precision, checked_name, k
 from trans_encoder.encoders.loading import find_kind, parameter_count
 from trans_encoder.errors import ConfigurationError, RunError
 from trans_encoder.runs import Layout, Run
-from trans_encoder.teachers import ModelRef, ScoreFunction, Teacher, Vote, find_plm, make_teacher, may_know_labels
-from trans_encoder.teachers.frozen import ScoreFile
+from trans_encoder.teachers import (
+    UNSUPERVISED,
+    ModelRef,
+    ScoreFunction,
+    Teacher,
+    Vote,
+    card_facts,
+    find_plm,
+    make_teacher,
+    may_know_labels,
+)
+from trans_encoder.teachers.frozen import ScoreFile, TokenTeacher
 
 
 @dataclass(frozen=True)
@@ -160,6 +170,22 @@ def embedders_of(member: Member, team: Team, teachers: Sequence[Vote]) -> list[M
 def _may_be_strong(teacher: Teacher) -> bool:
     """Whether a teacher may be stronger than an encoder made without labels: all but such bi-encoders may."""
     return not (isinstance(teacher, ModelRef) and teacher.kind == "bi") or may_know_labels(teacher.source)
+
+
+def knows_labels(team: Team, teachers: Sequence[Vote]) -> bool:
+    """Whether a member's start, the re-ranker that its cross-encoder begins as, or a teacher may know labels."""
+    rerankers = [member.plm.source for member in team if find_kind(member.plm.source) == "cross"]
+    return (
+        any(member.supervised for member in team)
+        or any(UNSUPERVISED not in (card_facts(model).get("tags") or ()) for model in rerankers)
+        or any(_brings_labels(vote.teacher) for vote in teachers)
+    )
+
+
+def _brings_labels(teacher: Teacher) -> bool:
+    if isinstance(teacher, TokenTeacher):
+        return may_know_labels(teacher.model.source)
+    return teacher.kind not in VIEWS and _may_be_strong(teacher)
 
 
 _SMALL_PARAMETERS = 60_000_000  # twice what the preset small was tuned on: beyond MiniLM, below the smallest base model

@@ -220,6 +220,8 @@ class Chosen(Record):
     """Rank agreement x100 with its teachers on held-out pairs, if it was validated without labels."""
     evidence: Evidence | None = None
     """The evidence for `helped`, if views decided it; where the start was kept, the evidence for the last student."""
+    merged: float | None = None
+    """Share of the student in its weights, if the rest is its start's."""
     flips: float | None = None
     """Hand-written flips that it tells from paraphrases, in percent."""
 
