@@ -175,7 +175,10 @@ class TestCheck:
         arguments = ["--pairs", files / "pairs.csv", "--model", bert, *SETTINGS]
         plan = run_json("check", *arguments)
         assert (plan["out"], plan["begun"]) == (None, False)
-        assert "Run folder" not in run("check", *arguments).stdout
+        shown = run("check", *arguments, "--set", "cycles=1").stdout
+        assert "Run folder" not in shown
+        assert "Up to 1 cycle, preset small" in shown
+        assert shown.endswith("for 1 cycle.\n")
         assert "give --out" in fail("train", *arguments, code=2)
 
     def test_a_folder_that_train_would_refuse_is_refused_and_not_touched(self, trained, tmp_path):

@@ -60,6 +60,7 @@ def _as_dict(job: "Job", plan: "Plan", *, begun: bool) -> dict[str, Any]:
 
 def _shown(job: "Job", plan: "Plan", *, begun: bool) -> Shown:
     config = plan.config
+    cycles = f"{config.cycles} cycle{'' if config.cycles == 1 else 's'}"
     table = Table("member", "each cycle", title_justify="left", caption_justify="left")
     table.add_column("pairs", justify="right")
     table.add_column("steps", justify="right")
@@ -70,14 +71,14 @@ def _shown(job: "Job", plan: "Plan", *, begun: bool) -> Shown:
         table.add_row(stage.member, name, f"{stage.pairs:,}", steps, duration(stage.seconds))
     facts = [
         f"{job.count:,} pairs from {job.source}",
-        f"Up to {config.cycles} cycles, preset {config.preset}, strategy {config.strategy}; {_choice(job)}",
+        f"Up to {cycles}, preset {config.preset}, strategy {config.strategy}; {_choice(job)}",
         *(f"{member.name}: bi-encoder {member.bi}, cross-encoder from {member.plm}" for member in config.members),
         *(f"Lengths: {length}" for length in plan.lengths),
         *(f"Note: {note}" for note in _notes(job, plan)),
     ]
     if job.out is not None:
         facts.append(f"Run folder: {job.out}" + (" (begun already: the run would continue)" if begun else ""))
-    return [*facts, table, f"Everything is in order. About {duration(plan.seconds)} for {config.cycles} cycles."]
+    return [*facts, table, f"Everything is in order. About {duration(plan.seconds)} for {cycles}."]
 
 
 def _when(stage: "PlannedStage", *, cycles: int) -> str:
