@@ -1,7 +1,8 @@
 """The commands beside measured tables run, on tiny models and texts that stand in for the real ones.
 
 The pages name trainings of hours. Each command of a kind (the same options and settings) runs once, as it is written
-but for the number of pairs. `experiment` has tests of its own (tests/paper), Ray and torchrun theirs (tests/scale).
+but for the number of pairs and cycles. `experiment` has tests of its own (tests/paper), Ray and torchrun theirs
+(tests/scale), and so has the storage of indexes, for which a folder stands here.
 """
 
 import gzip
@@ -58,6 +59,9 @@ def workplace(tmp_path, monkeypatch, bert, roberta, pairs, sentences):
     (tmp_path / "DATA" / "wiki").mkdir()
     (tmp_path / "DATA" / "wiki" / "en_100k.txt.gz").write_bytes(gzip.compress(text.encode()))
     (tmp_path / "texts.txt").write_text(text, encoding="utf-8")
+    rows = "".join(f"T{number},{each}\n" for number, each in enumerate(sentences[:20]))
+    for name in ("tickets", "new"):
+        (tmp_path / f"{name}.csv").write_text("ticket,body\n" + rows, encoding="utf-8")
     (tmp_path / "pool.tsv").write_bytes(tab_separated(graded(40, seed=0)))
     (tmp_path / "shards").mkdir()
     write_pairs(pairs, tmp_path / "shards" / "part.parquet")
@@ -82,12 +86,14 @@ def distinct(found: list[list[str]]) -> list[list[str]]:
 
 
 def shortened(words: list[str]) -> list[str]:
-    """Let a training learn from few pairs, and write beside the rest what goes to a folder of the root."""
-    words = [word.removeprefix("/") for word in words]
+    """Let a training learn from few pairs, once; what goes to the root or to a storage is written beside the rest."""
+    words = [word.removeprefix("/").removeprefix("s3://") for word in words]
     if "--max-pairs" in words:
         words[words.index("--max-pairs") + 1] = "40"
     elif "train" in words:
         words += ["--max-pairs", "40"]
+    if "train" in words and not any(word.startswith("cycles=") for word in words):
+        words += ["--set", "cycles=1"]
     return words
 
 
