@@ -38,7 +38,10 @@ def test_objects_that_score_teach(bert, roberta, pairs, tmp_path):
     encoders = [BiEncoder.load(roberta), CrossEncoder.load(bert, seed=3)]
     saved = save_ensemble([Voter("a", encoders[0]), Voter("b", encoders[1])], pairs, out=tmp_path / "team")
     result = distil(pairs, str(bert), teachers=[*encoders, saved], out=tmp_path / "run", **RUN)
+    named = distil(pairs, str(bert), teachers=[f"{tmp_path / 'team'}=2"], out=tmp_path / "named", **RUN)
     labels = labels_of(result)
+    np.testing.assert_array_equal(labels_of(named).by_teacher["team"], labels.by_teacher["team"])
+    assert labels_of(named).provenance["weights"]["team"] == 2
     assert list(labels.by_teacher) == ["bert-32", "roberta-48", "bert-32-2", "team"]
     for name, teacher in zip(list(labels.by_teacher)[1:], [*encoders, saved], strict=True):
         np.testing.assert_allclose(labels.by_teacher[name], teacher.score(labels.pairs), atol=1e-5)

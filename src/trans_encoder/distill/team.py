@@ -19,6 +19,7 @@ from trans_encoder.teachers import (
     Vote,
     card_facts,
     find_plm,
+    is_bi_encoder,
     make_teacher,
     may_know_labels,
 )
@@ -252,7 +253,7 @@ def _in_batch(config: RunConfig, members: Sequence[MemberConfig]) -> float:
     A sentence is embedded once, so there is none where the two sides of a pair have prompts of their own.
     """
     models = [teacher.spec for teacher in config.teachers if teacher.names_model]
-    others = sum(find_kind(model) == "bi" and may_know_labels(model) for model in models)
+    others = sum(is_bi_encoder(model) and may_know_labels(model) for model in models)
     by_side = any(each.prompt1 or each.prompt2 for each in (*config.members, *config.teachers))
     strong = sum(bool(member.supervised) for member in members) + others
     return IN_BATCH if any(member.supervised for member in members) and strong > 1 and not by_side else 0.0

@@ -22,7 +22,7 @@ from trans_encoder.data import PairSet, Text
 from trans_encoder.distill.bootstrap import ObjectiveName, bootstrap
 from trans_encoder.distill.preparing import Miner
 from trans_encoder.distill.team import assemble, check_models, resolve_members, settings_of
-from trans_encoder.encoders import KNOWN, BiEncoder, find_kind, is_sentence_encoder
+from trans_encoder.encoders import KNOWN, BiEncoder, is_sentence_encoder
 from trans_encoder.files import atomic_folder, write_json
 from trans_encoder.mining import DEFAULT_MIX, Mining, Mix, mine
 from trans_encoder.progress import progress
@@ -37,7 +37,7 @@ from trans_encoder.runs import (
     mining_counts,
     run_folder,
 )
-from trans_encoder.teachers import ModelRef
+from trans_encoder.teachers import ModelRef, is_bi_encoder
 
 MINED_PAIRS = 10_000
 """Pairs that are mined unless another number is given."""
@@ -134,7 +134,7 @@ def _with_first_bi_encoders(config: RunConfig, layout: Layout) -> RunConfig:
 def _bi_encoders(config: RunConfig) -> list[TeacherConfig]:
     """Return the bi-encoders among the teachers."""
     models = [teacher for teacher in config.teachers if teacher.names_model]
-    return [teacher for teacher in models if find_kind(teacher.spec) == "bi"]
+    return [teacher for teacher in models if is_bi_encoder(teacher.spec)]
 
 
 def _tune(

@@ -12,6 +12,7 @@ from trans_encoder.teachers.frozen import (
     TokenTeacher,
     Vote,
     fingerprint_of,
+    is_bi_encoder,
     make_teacher,
     name_functions,
 )

@@ -20,6 +20,7 @@ from trans_encoder.data import PairSet, Scores, matched_words, shared_wording
 from trans_encoder.encoders import BiEncoder, Scorer, checked_name, find_kind
 from trans_encoder.encoders.matching import match_tokens
 from trans_encoder.errors import ConfigurationError, DataError
+from trans_encoder.evaluation.ensembles import Ensemble, is_ensemble
 from trans_encoder.files import sha256
 from trans_encoder.teachers.reference import ModelRef
 
@@ -186,6 +187,23 @@ class ScoredBy:
         return {"object": f"{type(self.scorer).__module__}.{type(self.scorer).__qualname__}", **known}
 
 
+@dataclass(frozen=True)
+class EnsembleTeacher:
+    """Asks a saved ensemble, such as the team of an earlier run."""
+
+    name: str
+    folder: Path
+    kind = "ensemble"
+
+    def score(self, pairs: PairSet) -> Scores:
+        """Return the weighted mean of its models' ranks."""
+        return Ensemble.open(self.folder).score(pairs)
+
+    def fingerprint(self) -> dict[str, str]:
+        """Tell apart ensembles by their files."""
+        return Ensemble.open(self.folder).fingerprint()
+
+
 class Named(NamedTuple):
     """Teachers as a configuration has them, and the functions that it can only name."""
 
@@ -247,6 +265,8 @@ def _teacher(settings: TeacherConfig, like: ModelRef, functions: Mapping[str, Sc
         if not Path(spec).is_file():
             raise ConfigurationError(f"teacher {spec} does not exist; give a file with two texts and a score in a row")
         return ScoreFile(name, Path(spec))
+    if is_ensemble(spec):
+        return EnsembleTeacher(name, Path(spec).expanduser())
     source = checked_name(spec.removeprefix(f"{TOKENS}:"), trust_remote_code=like.trust_remote_code)
     # Teachers read whole texts, at their own length rather than the students'.
     model = replace(like, name=name, source=source, pooling=None, prompts=settings.prompts, max_tokens=None)
@@ -254,6 +274,11 @@ def _teacher(settings: TeacherConfig, like: ModelRef, functions: Mapping[str, Sc
         return TokenTeacher(name, model)
     kind = find_kind(source)
     return replace(model, kind=kind, both_orders=kind == "cross" and settings.both_orders, passes=settings.passes)
+
+
+def is_bi_encoder(model: str) -> bool:
+    """Whether a teacher that names a model embeds texts: not a cross-encoder, nor a saved ensemble."""
+    return not is_ensemble(model) and find_kind(model) == "bi"
 
 
 @runtime_checkable
