@@ -2,6 +2,8 @@
 
     python benchmarks/duplicates.py fit DATA --model STATIC --out src/trans_encoder/answers/probability/constants.json
     python benchmarks/duplicates.py report DATA --model all-MiniLM-L6-v2 --cache CACHE --out duplicates.json
+    python benchmarks/duplicates.py report DATA --model all-MiniLM-L6-v2 --cross RERANKER --out duplicates-cross.json
+    python benchmarks/duplicates.py report DATA --run RUN --out duplicates-run.json    # a run's bi- and cross-encoders
     python benchmarks/duplicates.py semhash DATA --model potion-base-8M        # in an environment with semhash
     python benchmarks/duplicates.py flips DATA                                 # pairs that a flip alone separates
 
@@ -9,7 +11,8 @@ DATA holds `qqp`, `mrpc`, `sickr` and `sts13` to `sts16` as tab-separated files.
 judged pairs; its duplicates are the pairs judged the same and what follows from them (a = b and b = c). Nearly all
 pairs of a corpus were never judged: "all" counts a pair that was found but is not among the duplicates as wrong,
 "judged" looks at judged pairs alone. Constants are set on the STS corpora and reported on the others; image captions
-are left out of the setting because SICK was made of such.
+are left out of the setting because SICK was made of such. With cross-encoders, the corpora are also decided without
+them; they read each pair that vectors leave a chance twice, which takes most of the time.
 """
 
 import argparse
@@ -204,14 +207,18 @@ def error_of(probabilities, right) -> float:
 def report(arguments) -> None:
     from sentence_transformers.util import paraphrase_mining_embeddings
 
-    from trans_encoder.answers.duplicates import duplicates_of
+    from trans_encoder.answers.duplicates import duplicates_of, models_of
     from trans_encoder.answers.retrieval.embedder import load_embedder
+    from trans_encoder.distill.run import Result
     from trans_encoder.encoders import CrossEncoder
 
-    embedder = load_embedder(arguments.model)
-    crosses = [CrossEncoder.load(name) for name in arguments.cross]
+    models, crosses = models_of(Result.open(arguments.run)) if arguments.run else (arguments.model, [])
+    embedder = load_embedder(models)
+    crosses += [CrossEncoder.load(name) for name in arguments.cross]
     result: dict[str, dict] = {}
     for corpus in reported(arguments.data, arguments.pairs):
+        if arguments.corpus and corpus.name not in arguments.corpus:
+            continue
         rows = embedded(corpus, embedder, arguments.cache)
         begun = time.perf_counter()
         found = duplicates_of(rows, embedder, crosses=crosses)
@@ -231,6 +238,11 @@ def report(arguments) -> None:
             "calibration error": error_of(probabilities, right),
             "promised": {str(promise): promised(keys, probabilities, corpus, promise) for promise in PROMISES},
         }
+        if crosses:
+            table = duplicates_of(rows, embedder).candidates
+            same = table["same"].to_numpy()
+            ids = [np.array(table[side].to_pylist(), dtype=np.int64)[same] - 1 for side in ("id1", "id2")]
+            one["without cross-encoders"] = f1(set(corpus.keys(*ids).tolist()), corpus)
         vectors = rows.take_vectors(np.arange(len(corpus.texts)))
         pairs, cosines = near(vectors, THRESHOLDS[0])
         one["cosine"] = {str(t): f1(set(pairs[cosines >= t].tolist()), corpus) for t in THRESHOLDS}
@@ -240,7 +252,8 @@ def report(arguments) -> None:
             f"{t:.2f}": f1(set(mined_keys[mined[:, 0] >= t].tolist()), corpus) for t in np.arange(0.6, 0.99, 0.01)
         }
         result[corpus.name] = one
-        print(corpus.name, json.dumps({name: one[name] for name in ("ours", "seconds")}), flush=True)
+        told = {name: one.get(name) for name in ("ours", "without cross-encoders", "seconds")}
+        print(corpus.name, json.dumps(told), flush=True)
     arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     show(result)
 
@@ -264,6 +277,8 @@ def show(result) -> None:
 
         print(f"\n{mode}: F1 | " + " | ".join(result) + " | mean |")
         line("ours, default", lambda one: one["ours"])
+        if all("without cross-encoders" in one for one in result.values()):
+            line("ours, without cross-encoders", lambda one: one["without cross-encoders"])
         for t in THRESHOLDS:
             line(f"cosine >= {t:.2f}", lambda one, t=t: one["cosine"][str(t)])
         grid = next(iter(result.values()))["paraphrase_mining"]
@@ -320,6 +335,8 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--model", action="append", default=[])
     parser.add_argument("--cross", action="append", default=[])
+    parser.add_argument("--run", type=Path, help="take the bi- and cross-encoders of a finished run")
+    parser.add_argument("--corpus", action="append", help="report on this one only: QQP, MRPC or SICK; repeatable")
     parser.add_argument("--pairs", type=int, help="report on a sample of this size of each set")
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--out", type=Path, default=Path("duplicates.json"))

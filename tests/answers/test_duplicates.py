@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from trans_encoder.answers.duplicates import find_duplicates
 from trans_encoder.answers.found import Duplicates
 from trans_encoder.answers.grouping import Grouper, representative
+from trans_encoder.answers.index import build_index
 from trans_encoder.answers.retrieval.embedded import Embedded
 from trans_encoder.cli import app
 from trans_encoder.data.corpus import Corpus
@@ -255,3 +256,17 @@ def test_a_file_is_enough(tmp_path, tickets, static):
     assert "pairs in" in result.stdout
     message = run("duplicates", tickets, "--id", "ticket", "--out", tmp_path / "other", code=2).stderr
     assert "--model" in message
+
+
+def test_a_file_compared_with_an_index_is_embedded_with_its_model(tmp_path, static, sentences):
+    ours, theirs = tmp_path / "new.txt", tmp_path / "old.txt"
+    ours.write_text(f"{sentences[0]}\nsomething else\n", encoding="utf-8")
+    theirs.write_text("\n".join(sentences[:20]), encoding="utf-8")
+    index = str(build_index(theirs, tmp_path / "old.index", models=[str(static)]).path)
+    asked = ("--against", index, "--threshold", "0.999", "--json")
+    found = json.loads(run("duplicates", ours, *asked, "--out", tmp_path / "answers").stdout)
+    assert (found["models"], found["pairs"]) == ([str(static)], 1)
+    groups = find_duplicates(ours, against=index, threshold=0.999)
+    assert [(group.ids, group.against) for group in groups] == [(["1"], ["1"])]
+    with pytest.raises(ConfigurationError, match="no model was given"):
+        find_duplicates(["one", "two"], against=["one"])

@@ -183,6 +183,13 @@ def test_a_damaged_index_says_so(tmp_path, embedder):
         Index.open(tmp_path / "nowhere")
 
 
+def test_a_file_in_the_place_of_an_index_says_how_to_make_one(tmp_path):
+    (tmp_path / "rows.csv").write_text("text\none\n", encoding="utf-8")
+    done = CliRunner().invoke(app, ["search", str(tmp_path / "rows.csv"), "one"])
+    assert done.exit_code == 2
+    assert "is a file, not an index; make one of it: trans-encoder index --text" in " ".join(done.stderr.split())
+
+
 def test_a_cross_encoder_cannot_embed(tmp_path, bert):
     from trans_encoder.encoders import CrossEncoder
 

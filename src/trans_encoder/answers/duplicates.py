@@ -52,18 +52,19 @@ def find_duplicates(
 ) -> Duplicates:
     """Find the rows of a file, corpus, index or list of texts that mean the same.
 
-    The models are those of the index or of a finished `run`, or `models` (several are a team) and, to look twice,
-    `cross`. All rows are embedded with one prompt, that of second texts (see `load_embedder`). Pairs are accepted up to
-    an expected `precision`, from a `threshold` of the score on, or else where the expected F1 is best. Texts that
-    differ by a negation, number, name or exchanged words alone are kept apart, unless `flips` lets them count as the
-    same. With `against`, rows are compared with those of another source only.
+    The models are those of the index (also of `against`) or of a finished `run`, or `models` (several are a team) and,
+    to look twice, `cross`. All rows are embedded with one prompt, that of second texts (see `load_embedder`). Pairs are
+    accepted up to an expected `precision`, from a `threshold` of the score on, or else where the expected F1 is best.
+    Texts that differ by a negation, number, name or exchanged words alone are kept apart, unless `flips` lets them
+    count as the same. With `against`, rows are compared with those of another source only.
     """
     names = [models] if isinstance(models, str) else list(models or [])
     if run is not None:
         if names or cross is not None or prompts is not None:
             raise ConfigurationError("give either a run or models, not both; a run's models keep their prompts")
         names, cross = models_of(run if isinstance(run, Result) else Result.open(run))
-    embedder = _embedder(source, names, prompts, trust_remote_code=trust_remote_code)
+    made = against if not names and against is not None and not _is_index(source) else source
+    embedder = _embedder(made, names, prompts, trust_remote_code=trust_remote_code)
     if isinstance(cross, str):
         cross = load_encoder(cross, kind="cross", trust_remote_code=trust_remote_code)
     crosses = [cross] if isinstance(cross, CrossEncoder) else list(cross or [])
@@ -280,9 +281,11 @@ def _embedder(source: Source, names: Sequence[str], prompts: EachPrompts, *, tru
 def _as_index(source: Source) -> Index | None:
     if isinstance(source, Index):
         return source
-    if isinstance(source, str | Path) and is_index(source):
-        return Index.open(source)
-    return None
+    return Index.open(cast(str | Path, source)) if _is_index(source) else None
+
+
+def _is_index(source: Source) -> bool:
+    return isinstance(source, Index) or (isinstance(source, str | Path) and is_index(source))
 
 
 def _embed(source: Source, embedder: Embedder) -> Embedded:

@@ -65,6 +65,11 @@ class Manifest:
                     f"{folder} is an index of format {content.get('format')!r}, expected {_FORMAT}; {_AGAIN}"
                 )
             return cls(**{**content, "shards": tuple(content["shards"])})
+        except NotADirectoryError:
+            raise DataError(
+                f"{folder} is a file, not an index; make one of it: "
+                f"trans-encoder index --text {folder} --model MODEL --out {folder.with_suffix('.index')}"
+            ) from None
         except FileNotFoundError:
             raise DataError(
                 f"{folder} is not an index; make one: trans-encoder index --text FILE --model MODEL --out {folder}"

@@ -55,6 +55,7 @@ def duplicates(
     """Find the rows that mean the same: pairs, groups with a representative each, and a page to look at.
 
     Without --precision or --threshold, pairs are accepted where the expected F1 is best. Probabilities are estimates.
+    A file that is compared with an index is embedded with the models of that index.
     All rows are embedded with one prompt, that of second texts; what is searched for in FOLDER/index has that of first.
     A file's vectors are kept in FOLDER/index, so that the same command continues where it was stopped.
 
@@ -62,6 +63,7 @@ def duplicates(
     """
     from trans_encoder.answers.duplicates import find_duplicates, models_of
     from trans_encoder.answers.found import check_target
+    from trans_encoder.answers.index import Index, is_index
     from trans_encoder.distill.run import Result
     from trans_encoder.encoders import load_encoder
     from trans_encoder.errors import ConfigurationError
@@ -79,10 +81,14 @@ def duplicates(
         if run is not None:
             names, crosses = models_of(Result.open(run))
         options: dict[str, Any] = {"id_column": id_column, "column": column, "skip_bad": skip_bad}
-        prompts = prompts_of(source, names, asked)
-        opened = _opened(source, out / "index", names, prompts, options, trust_remote_code=trust_remote_code)
         other = None
-        if against is not None:
+        if against is not None and not names and is_index(against) and not is_index(source):
+            other = Index.open(against, prompts=prompts_of(against, None, asked), trust_remote_code=trust_remote_code)
+            names, prompts = other.manifest.models, list(other.prompts)
+        else:
+            prompts = prompts_of(source, names, asked)
+        opened = _opened(source, out / "index", names, prompts, options, trust_remote_code=trust_remote_code)
+        if against is not None and other is None:
             names, prompts = opened.manifest.models, list(opened.prompts)
             other = _opened(against, out / "against", names, prompts, options, trust_remote_code=trust_remote_code)
         deciding: dict[str, Any] = {"precision": precision, "threshold": threshold, "flips": flips}
