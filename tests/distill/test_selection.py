@@ -80,6 +80,8 @@ def test_without_labels_better_is_said_only_of_starts_below_the_lexical_floor(ju
     assert compared(judge, kind="cross") is Verdict.BETTER
     assert compared(judge, kind="cross", agreement=LEARNT - 1) is Verdict.NOT_BETTER
     assert compared(judge, kind="cross", start=floor) is Verdict.NOT_KNOWN
+    assert compared(judge, kind="cross", start=floor, agreement=LEARNT - 1) is Verdict.NOT_BETTER, "than any start"
+    assert compared(judge, kind="cross", supervised=True, agreement=LEARNT - 1) is Verdict.NOT_BETTER
     assert [verdict.helped for verdict in Verdict] == [True, False, None]
 
 

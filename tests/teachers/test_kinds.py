@@ -1,5 +1,7 @@
 """Kinds of teachers and how they are asked: BM25, objects with a method `score`, passes with dropout."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -9,12 +11,14 @@ from scipy.stats import spearmanr
 from conftest import TINY_RUN
 from trans_encoder.config import TeacherConfig
 from trans_encoder.distill.labels import PseudoLabels
+from trans_encoder.distill.run import Result
 from trans_encoder.encoders import BiEncoder, CrossEncoder
 from trans_encoder.encoders.loading import set_dropout
 from trans_encoder.encoders.passes import mean_with_dropout
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.evaluation.ensembles import Voter, save_ensemble
 from trans_encoder.pipelines.distil import distil
+from trans_encoder.pipelines.ensemble import ensemble_run
 from trans_encoder.teachers.frozen import WordTeacher
 
 RUN = {**TINY_RUN, "cycles": 1, "scale": None, "selection": "last", "formulation": "bi"}
@@ -61,6 +65,24 @@ def test_cards_and_results_name_teachers_and_merging_and_do_not_hide_labels(bert
     assert (alone.members["bert-32"].bi.merged, taught.members["bert-32"].bi.merged) == (None, 0.75)
     assert any("bi-encoder of bert-32 are merged: 0.75 of the student" in note for note in taught.notes)
     assert not any("merged" in note for note in alone.notes)
+
+
+def test_a_cross_encoder_that_has_not_learnt_is_neither_shipped_nor_in_the_ensemble(start, roberta, pairs, tmp_path):
+    given = {**RUN, "formulation": "alternate", "selection": "label-free"}
+    result = distil(pairs, str(start), teachers=[str(roberta)], out=tmp_path / "run", **given)
+    record = json.loads((tmp_path / "run/result.json").read_text())
+    assert record["members"]["start"]["cross"]["agreement"] < 81
+    assert result.helped["cross"] is False
+    assert "Not better cross-encoder: agreement with the teachers" in result.summary
+    assert list(result.to_ship) == ["bi"]
+    assert [part.folder.name for part in ensemble_run(result, out=tmp_path / "team").parts] == [
+        "start-bi",
+        "roberta-48",
+    ]
+    record["members"]["start"]["cross"]["agreement"] = 81.0
+    (tmp_path / "run/result.json").write_text(json.dumps(record), encoding="utf-8")
+    assert list(Result.open(tmp_path / "run").to_ship) == ["bi", "cross"]
+    assert len(ensemble_run(tmp_path / "run", out=tmp_path / "team").parts) == 3
 
 
 def test_an_object_that_scores_no_pairs_is_refused(bert, pairs, tmp_path):

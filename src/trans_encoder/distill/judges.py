@@ -21,7 +21,7 @@ from trans_encoder.encoders import Kind, RankSharded
 from trans_encoder.errors import DataError
 from trans_encoder.evaluation.evaluate import measure
 from trans_encoder.evaluation.metrics import spearman
-from trans_encoder.runs import Evidence
+from trans_encoder.runs import Chosen, Evidence
 from trans_encoder.teachers import FEWEST_VIEWS, Teacher, Vote, weigh_views
 
 
@@ -37,6 +37,11 @@ class Comparison(NamedTuple):
     """Agreement of the kept model with its teachers, if there are no labels."""
     supervised: bool
     """Whether the start may have been trained on labels."""
+
+
+def has_learnt(model: Chosen) -> bool:
+    """Return whether a chosen model agrees with its teachers, as far as that was measured."""
+    return model.agreement is None or model.agreement >= LEARNT
 
 
 class Judge(Protocol):
@@ -261,11 +266,18 @@ class LabelFreeJudge(Judge):
         return self.rate(self.probes.overlap)
 
     def compare(self, known: Comparison) -> Verdict:
-        """Compare with a start that is below the lexical floor; of any other nothing is known (docs/selection.md)."""
-        if known.kept is None or known.start is None or known.supervised or known.start >= self.floor():
+        """Compare with a start that is below the lexical floor; of any other nothing is known (docs/selection.md).
+
+        Only a cross-encoder that has not learnt is worse than any start.
+        """
+        if known.kept is None or known.start is None:
+            return Verdict.NOT_KNOWN
+        learnt = known.agreement is not None and known.agreement >= LEARNT
+        if known.kind == "cross" and known.agreement is not None and not learnt:
+            return Verdict.NOT_BETTER
+        if known.supervised or known.start >= self.floor():
             return Verdict.NOT_KNOWN
         if known.kind == "cross":
-            learnt = known.agreement is not None and known.agreement >= LEARNT
             return Verdict.BETTER if learnt else Verdict.NOT_BETTER
         return Verdict.BETTER if known.kept > known.start else Verdict.NOT_BETTER
 

@@ -13,7 +13,7 @@ from trans_encoder.config import RunConfig, TeacherConfig
 from trans_encoder.data import PairSet, check_varied
 from trans_encoder.distill.conclusion import conclude, idle
 from trans_encoder.distill.cycle import CycleStages, run_cycle
-from trans_encoder.distill.judges import Judge, choose_judge, harm_notes
+from trans_encoder.distill.judges import Judge, choose_judge, harm_notes, has_learnt
 from trans_encoder.distill.preparing import Miner
 from trans_encoder.distill.team import (
     Team,
@@ -84,10 +84,13 @@ class Result(ResultRecord):
 
     @property
     def to_ship(self) -> dict[Kind, Path]:
-        """The folders of the best bi-encoder and cross-encoder, those that `bi` and `cross` load."""
+        """The folders of the best bi-encoder and cross-encoder, those that `bi` and `cross` load.
+
+        A cross-encoder that has not learnt what it was taught is left out.
+        """
         kinds: tuple[Kind, ...] = ("bi", "cross") if any(each.cross for each in self.members.values()) else ("bi",)
         best = {kind: cast(Chosen, self.members[self._best(kind)].chosen(kind)) for kind in kinds}
-        return {kind: self.folder / model.folder for kind, model in best.items()}
+        return {kind: self.folder / model.folder for kind, model in best.items() if kind == "bi" or has_learnt(model)}
 
     @property
     def teachers(self) -> list[str]:

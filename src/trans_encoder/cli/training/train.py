@@ -101,6 +101,8 @@ def _to_ship(result: "Result") -> str:
     """Say which models to take, and how to have all of them and the teachers as one scorer."""
     uses = {"bi": "to embed texts", "cross": "to score pairs"}
     single = ", ".join(f"{folder} {uses[kind]}" for kind, folder in result.to_ship.items())
+    if "cross" not in result.to_ship and any(member.cross for member in result.members.values()):
+        single += " and to score pairs, since no cross-encoder has learnt its teachers' order"
     first = result.folder / next(iter(result.members.values())).bi.folder
     place = "first" if result.to_ship["bi"] == first else "last"
     by = f"best {result.metric}" if result.metric else f"the {place} member's, since nothing was judged"
