@@ -163,12 +163,14 @@ def test_learn_and_bootstrap_tell_what_is_wrong_before_they_begin(asked, bare, b
 
 
 def test_members_of_a_run_have_prompts_from_flags_and_files(asked, bert, file, tmp_path):
-    from trans_encoder.cli.jobs import prepare
+    from trans_encoder.cli.groups import JobOptions
+    from trans_encoder.cli.jobs import read_job
+    from trans_encoder.cli.options import PromptOptions
 
     config = tmp_path / "run.toml"
     config.write_text(f'members = [{{bi = "{asked}", prompt = "query"}}, {{bi = "{bert}"}}]\n', encoding="utf-8")
-    flags = {"inputs.pairs": str(file), "inputs.out": str(tmp_path / "run")}
-    job = prepare(config, flags=flags, assignments=[], prompts={"prompt2": ["document", "quiet: "]})
+    prompts = PromptOptions(prompt2=["document", "quiet: "])
+    job = read_job(JobOptions(config, pairs=str(file), prompts=prompts, out=str(tmp_path / "run")))
     assert [member.prompts for member in job.config.members] == [("query", "document"), (None, "quiet: ")]
 
 

@@ -3,6 +3,7 @@
 import typer
 
 from trans_encoder.cli import answers, measuring, training
+from trans_encoder.cli.groups import with_groups
 from trans_encoder.cli.measuring.demo import demo
 from trans_encoder.cli.shell import Command, Shell, start
 
@@ -24,7 +25,7 @@ app = typer.Typer(
 )
 for panel, commands in PANELS.items():
     for command in commands:
-        app.command(cls=Command, no_args_is_help=command is not demo, rich_help_panel=panel)(command)
+        app.command(cls=Command, no_args_is_help=command is not demo, rich_help_panel=panel)(with_groups(command))
 
 
 def main() -> None:

@@ -3,15 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from trans_encoder.cli.options import choose_prompts
-from trans_encoder.cli.reading import Reading
-from trans_encoder.cli.texts import read_text
-from trans_encoder.config import EngineConfig, Inputs, PoolingMode, RunConfig, load_config, parse_overrides
+from trans_encoder.cli.groups import JobOptions
+from trans_encoder.cli.reading import Reading, TextReading
+from trans_encoder.config import EngineConfig, Inputs, RunConfig, load_config, parse_overrides
 from trans_encoder.data import TASKS, PairSet, Task, TestSet, Text, load_task
 from trans_encoder.distill.bootstrap import ObjectiveName
 from trans_encoder.errors import ConfigurationError, DataError
@@ -58,22 +56,10 @@ class Job:
         return source
 
 
-def prepare(
-    file: Path | None,
-    *,
-    flags: Mapping[str, Any],
-    assignments: Sequence[str],
-    prompts: Mapping[str, Sequence[str] | None] | None = None,
-    pooling: PoolingMode | None = None,
-) -> Job:
+def read_job(options: JobOptions) -> Job:
     """Resolve a TOML file, flags over it and `--set` over both, and read what they name."""
-    given = {
-        key: str(value) if isinstance(value, Path) else value
-        for key, value in flags.items()
-        if not (value is None or value is False or value == [])  # a seed of 0 is given, and equals False
-    }
-    job = load_config(file, {**given, **parse_overrides(assignments)})
-    inputs, config = job.inputs, _with_members(job.run, prompts or {}, pooling)
+    job = load_config(options.config, options.settings() | parse_overrides(options.assignments or []))
+    inputs, config = job.inputs, _with_members(job.run, options)
     if [inputs.pairs, inputs.task, inputs.text].count(None) != 2:
         raise ConfigurationError("give what to learn from, one of --pairs FILE, --task NAME or --text PATH")
     if inputs.text is None:
@@ -89,13 +75,8 @@ def prepare(
             config = config.model_copy(update={"both_orders": False})
     elif inputs.text is not None:
         source = f"raw text {inputs.text}"
-        text = read_text(
-            Path(inputs.text),
-            line=inputs.line,
-            column=inputs.column,
-            language=inputs.language,
-            skip_bad=inputs.skip_bad,
-        )
+        layout = TextReading(inputs.line, inputs.column, inputs.language)
+        text = layout.read(Path(inputs.text), skip_bad=inputs.skip_bad)
         if len(text) < 2:
             raise DataError(f"{source} has {len(text)} sentence; pairs are mined from at least 2, better thousands")
     else:
@@ -119,16 +100,14 @@ def prepare(
     )
 
 
-def _with_members(
-    config: RunConfig, options: Mapping[str, Sequence[str] | None], pooling: PoolingMode | None
-) -> RunConfig:
+def _with_members(config: RunConfig, options: JobOptions) -> RunConfig:
     """Give the members the prompts and the pooling of the command line, which go over those of the file."""
-    chosen = {} if pooling is None else {"pooling": pooling}
+    chosen = {} if options.pooling is None else {"pooling": options.pooling}
     members = [
         member.model_copy(
             update={**chosen, **{f"prompt{side}": text for side, text in enumerate(sides, start=1) if text}}
         )
-        for member, sides in zip(config.members, choose_prompts(len(config.members), **options), strict=True)
+        for member, sides in zip(config.members, options.prompts.choose(len(config.members)), strict=True)
     ]
     return config.model_copy(update={"members": tuple(members)})
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -126,16 +126,27 @@ def choose_prompts(
 
 
 @dataclass(frozen=True)
+class PromptOptions:
+    """What is put before texts."""
+
+    prompt: PromptOption = None
+    prompt1: Prompt1 = None
+    prompt2: Prompt2 = None
+
+    def choose(self, count: int) -> list[tuple[str | None, str | None]]:
+        """Return the prompts of both sides for each of several models."""
+        return choose_prompts(count, prompt=self.prompt, prompt1=self.prompt1, prompt2=self.prompt2)
+
+
+@dataclass(frozen=True)
 class Loading:
     """How a command loads the models that it was given."""
 
-    kind: Literal["bi", "cross"] | None = None
-    pooling: PoolingMode | None = None
-    max_tokens: int | None = None
-    prompt: Sequence[str] | None = None
-    prompt1: Sequence[str] | None = None
-    prompt2: Sequence[str] | None = None
-    trust_remote_code: bool = False
+    kind: KindOption = None
+    pooling: Pooling = None
+    prompts: PromptOptions = field(default_factory=PromptOptions)
+    max_tokens: MaxTokens = None
+    trust_remote_code: TrustRemoteCode = False
 
     def load(self, models: Sequence[str]) -> list["Encoder | Ensemble"]:
         """Load models and saved ensembles; pooling and prompts go to bi-encoders."""
@@ -149,7 +160,6 @@ class Loading:
         """Load the models; in an ensemble of both kinds, pooling and prompts go to its bi-encoders."""
         from trans_encoder.encoders import find_kind, load_encoder
 
-        prompts = choose_prompts(len(models), prompt=self.prompt, prompt1=self.prompt1, prompt2=self.prompt2)
         kinds = [self.kind or find_kind(model) for model in models]
         mixed = "bi" in kinds
         return [
@@ -161,7 +171,7 @@ class Loading:
                 max_tokens=self.max_tokens,
                 trust_remote_code=self.trust_remote_code,
             )
-            for model, kind, sides in zip(models, kinds, prompts, strict=True)
+            for model, kind, sides in zip(models, kinds, self.prompts.choose(len(models)), strict=True)
         ]
 
 

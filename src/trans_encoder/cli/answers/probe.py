@@ -6,21 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from trans_encoder.cli.options import (
-    Json,
-    KindOption,
-    Loading,
-    MaxTokens,
-    Model,
-    Pooling,
-    Prompt1,
-    Prompt2,
-    PromptOption,
-    SkipBad,
-    TrustRemoteCode,
-)
+from trans_encoder.cli.options import Json, Loading, Model, SkipBad
 from trans_encoder.cli.output import print_result
-from trans_encoder.cli.texts import ColumnOption, Language, LineOption
+from trans_encoder.cli.reading import TextReading
 from trans_encoder.progress import show_progress
 
 if TYPE_CHECKING:
@@ -37,17 +25,10 @@ def probe(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Cases of each kind to make of the text.")] = 100,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Which texts are chosen and how they are changed.")] = 0,
-    line: LineOption = None,
-    column: ColumnOption = None,
-    language: Language = None,
+    *,
+    layout: TextReading,
     skip_bad: SkipBad = False,
-    kind: KindOption = None,
-    pooling: Pooling = None,
-    prompt: PromptOption = None,
-    prompt1: Prompt1 = None,
-    prompt2: Prompt2 = None,
-    max_tokens: MaxTokens = None,
-    trust_remote_code: TrustRemoteCode = False,
+    loading: Loading,
     json: Json = False,
 ) -> None:
     """Test whether a model tells opposites from paraphrases: negations, swapped roles, other numbers, names and units.
@@ -57,16 +38,13 @@ def probe(
 
     Example: `trans-encoder probe runs/sts/best/cross --text tickets.txt`
     """
-    from trans_encoder.cli.texts import read_text
     from trans_encoder.evaluation.probe import probe as run
 
     with show_progress():
-        loading = Loading(kind, pooling, max_tokens, prompt, prompt1, prompt2, trust_remote_code)
         (encoder,) = loading.load([model])
         texts: list[str] = []
         if text is not None:
-            read = read_text(text, line=line, column=column, language=language, skip_bad=skip_bad)
-            texts = read.sentences.to_pylist()
+            texts = layout.read(text, skip_bad=skip_bad).sentences.to_pylist()
         result = run(encoder, texts=texts, limit=limit, seed=seed)
     print_result({**result.to_dict(), "model": model}, as_json=json, shown=_table(result))
 

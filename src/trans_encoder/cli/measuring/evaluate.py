@@ -1,30 +1,26 @@
 """`trans-encoder evaluate`: Spearman or AUC of a model or an ensemble."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from trans_encoder.cli.options import DataDir, Loading, Models
+from trans_encoder.cli.options import DataDir, Json, Loading, Models
 from trans_encoder.cli.output import print_result, say_cuts, score_table
-from trans_encoder.cli.shared import takes_models
+from trans_encoder.cli.reading import Reading
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import show_progress
 
-if TYPE_CHECKING:
-    from trans_encoder.cli.reading import Reading
 
-
-@takes_models
 def evaluate(
     models: Models,
     task: Annotated[str | None, typer.Option("--task", help="sts, sts-b, sick-r, qqp, qnli or mrpc.")] = None,
     test: Annotated[list[Path] | None, typer.Option("--test", metavar="FILE", help="Your own labelled pairs.")] = None,
     data_dir: DataDir = None,
     *,
-    reading: "Reading",
+    reading: Reading,
     loading: Loading,
-    json: bool,
+    json: Json = False,
 ) -> None:
     """Evaluate a model, or the ensemble of several, on a task or on your own labelled files.
 

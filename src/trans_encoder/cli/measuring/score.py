@@ -2,21 +2,17 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from trans_encoder.cli.options import Loading, Model, Models, Pairs
+from trans_encoder.cli.options import Json, Loading, Model, Models, Pairs
 from trans_encoder.cli.output import print_result, say_cuts
-from trans_encoder.cli.shared import takes_models
+from trans_encoder.cli.reading import Reading
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import show_progress
 
-if TYPE_CHECKING:
-    from trans_encoder.cli.reading import Reading
 
-
-@takes_models
 def score(
     model: Model,
     pairs: Pairs,
@@ -28,9 +24,9 @@ def score(
         typer.Option("--probability", help="Give an estimate of how likely each pair means the same, not the score."),
     ] = False,
     *,
-    reading: "Reading",
+    reading: Reading,
     loading: Loading,
-    json: bool,
+    json: Json = False,
 ) -> None:
     """Score pairs: one score a line on standard output, or pairs with their scores in a file.
 
@@ -71,15 +67,14 @@ def score(
         print_result({**result, "scores": scores.tolist()}, as_json=json, shown=lines)
 
 
-@takes_models
 def label(
     models: Models,
     pairs: Pairs,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The Parquet file to write.")],
     *,
-    reading: "Reading",
+    reading: Reading,
     loading: Loading,
-    json: bool,
+    json: Json = False,
 ) -> None:
     """Write pseudo-labels: texts, each teacher's score, their mean, and where they came from.
 

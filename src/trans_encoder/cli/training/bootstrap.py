@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from trans_encoder.cli.options import Columns, DevFile, Json, PlanSettings, SkipBad, TrustRemoteCode, read_settings
+from trans_encoder.cli.options import DevFile, Json, PlanSettings, TrustRemoteCode, read_settings
 from trans_encoder.cli.output import print_result
-from trans_encoder.cli.texts import ColumnOption, Language, LineOption, TextPath, read_text
+from trans_encoder.cli.reading import Reading, TextPath, TextReading
 from trans_encoder.config import PoolingMode
 from trans_encoder.progress import show_progress
 
@@ -40,11 +40,9 @@ def bootstrap(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides the order of the text and dropout.")] = 42,
     assignments: PlanSettings = None,
-    line: LineOption = None,
-    column: ColumnOption = None,
-    language: Language = None,
-    columns: Columns = None,
-    skip_bad: SkipBad = False,
+    *,
+    layout: TextReading,
+    reading: Reading,
     trust_remote_code: TrustRemoteCode = False,
     json: Json = False,
 ) -> None:
@@ -55,16 +53,15 @@ def bootstrap(
 
     Example: `trans-encoder bootstrap --text corpus.txt --model bert-base-uncased --out start`
     """
-    from trans_encoder.cli.reading import Reading
     from trans_encoder.distill.bootstrap import bootstrap as run
     from trans_encoder.runs import TuningRecord, read_record, training_record
 
     overrides = read_settings(assignments, options=_OPTIONS)
     objective = objective or ("similarities" if teacher else "simcse")
     with show_progress():
-        test = Reading(columns, skip_bad).test_set(dev) if dev else None
+        test = reading.test_set(dev) if dev else None
         encoder = run(
-            read_text(text, line=line, column=column, language=language, skip_bad=skip_bad),
+            layout.read(text, skip_bad=reading.skip_bad),
             model,
             out=out,
             objective=objective,

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from trans_encoder.cli.groups import JobOptions
 from trans_encoder.cli.output import Shown, print_result
-from trans_encoder.cli.shared import takes_job
 from trans_encoder.progress import duration, show_progress
 
 if TYPE_CHECKING:
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from trans_encoder.pipelines.planning import Plan, PlannedStage
 
 
-@takes_job
-def check(job: "Job", json: bool) -> None:
+def check(options: JobOptions) -> None:
     """Check what `train` would be given: files, models, settings; print the plan and how long it would take.
 
     Takes the same arguments as `train`, of which `--out` may be left out. The time is measured on a few batches;
@@ -22,13 +21,14 @@ def check(job: "Job", json: bool) -> None:
 
     Example: `trans-encoder check run.toml`
     """
-    from trans_encoder.cli.jobs import placeholder_pairs
+    from trans_encoder.cli.jobs import placeholder_pairs, read_job
     from trans_encoder.distill.judges import DevJudge
     from trans_encoder.distill.run import is_begun
     from trans_encoder.pipelines.from_text import is_begun as is_begun_from_text
     from trans_encoder.pipelines.planning import plan_run
 
     with show_progress():
+        job = read_job(options)
         pairs = job.pairs
         if pairs is None:
             assert job.text is not None
@@ -38,7 +38,7 @@ def check(job: "Job", json: bool) -> None:
             judge = DevJudge(job.dev) if job.dev else None
             begun = job.out is not None and is_begun(job.config, pairs, out=job.out, judge=judge)
         plan = plan_run(job.config, pairs, dev=job.dev, remined=job.text if job.remine else None, mix=job.mix)
-    print_result(_as_dict(job, plan, begun=begun), as_json=json, shown=_shown(job, plan, begun=begun))
+    print_result(_as_dict(job, plan, begun=begun), as_json=options.json, shown=_shown(job, plan, begun=begun))
 
 
 def _as_dict(job: "Job", plan: "Plan", *, begun: bool) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import typer
 
 from trans_encoder.cli.options import Columns, Json, KindOption, Model, TrustRemoteCode
 from trans_encoder.cli.output import print_result
+from trans_encoder.cli.reading import Reading
 from trans_encoder.progress import show_progress
 
 
@@ -33,7 +34,6 @@ def export(
 
     Example: `trans-encoder export runs/sts/best/bi --to onnx --int8 --out bi-int8`
     """
-    from trans_encoder.cli.reading import Reading
     from trans_encoder.encoders import load_encoder
     from trans_encoder.exporting import export as run
     from trans_encoder.exporting import read_loss

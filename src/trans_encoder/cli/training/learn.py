@@ -6,20 +6,16 @@ from typing import Annotated, Literal
 import typer
 
 from trans_encoder.cli.options import (
-    Columns,
     DevFile,
     Json,
     PlanSettings,
     Pooling,
-    Prompt1,
-    Prompt2,
-    PromptOption,
-    SkipBad,
+    PromptOptions,
     TrustRemoteCode,
-    choose_prompts,
     read_settings,
 )
 from trans_encoder.cli.output import print_result
+from trans_encoder.cli.reading import Reading
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import show_progress
 
@@ -41,13 +37,11 @@ def learn(
     preset: Annotated[str, typer.Option("--preset", metavar="NAME", help="Settings as in train.")] = "small",
     dev: DevFile = None,
     pooling: Pooling = None,
-    prompt: PromptOption = None,
-    prompt1: Prompt1 = None,
-    prompt2: Prompt2 = None,
+    *,
+    prompts: PromptOptions,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides new weights, order and dropout.")] = 42,
     assignments: PlanSettings = None,
-    columns: Columns = None,
-    skip_bad: SkipBad = False,
+    reading: Reading,
     trust_remote_code: TrustRemoteCode = False,
     json: Json = False,
 ) -> None:
@@ -58,14 +52,12 @@ def learn(
 
     Example: `trans-encoder learn labels.parquet --model google-bert/bert-base-uncased --kind cross --out runs/learnt`
     """
-    from trans_encoder.cli.reading import Reading
     from trans_encoder.config import MemberConfig
     from trans_encoder.pipelines.learn import learn as run
 
     overrides = read_settings(assignments, options=_OPTIONS)
-    (sides,) = choose_prompts(1, prompt=prompt, prompt1=prompt1, prompt2=prompt2)
-    member = MemberConfig(bi=model, pooling=pooling, prompt1=sides[0], prompt2=sides[1])
-    reading = Reading(columns, skip_bad)
+    ((first, second),) = prompts.choose(1)
+    member = MemberConfig(bi=model, pooling=pooling, prompt1=first, prompt2=second)
     with show_progress():
         pairs = reading.labels(labels, score_range=None if score_range is None else _bounds(score_range))
         test = None if dev is None else reading.test_set(dev)

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from trans_encoder.cli.options import Json, Loading, Prompt1, Prompt2, PromptOption, SkipBad, TrustRemoteCode
+from trans_encoder.cli.options import Json, Loading, PromptOptions, SkipBad, TrustRemoteCode
 from trans_encoder.cli.output import print_result
-from trans_encoder.cli.texts import ColumnOption, Language, LineOption, MixOption, TextPath, read_text
+from trans_encoder.cli.reading import MixOption, TextPath, TextReading
 from trans_encoder.progress import show_progress
 
 if TYPE_CHECKING:
@@ -21,9 +21,8 @@ def mine(
     model: Annotated[
         str | None, typer.Option("--model", metavar="BI", help="A bi-encoder, to mine dense neighbours too.")
     ] = None,
-    prompt: PromptOption = None,
-    prompt1: Prompt1 = None,
-    prompt2: Prompt2 = None,
+    *,
+    prompts: PromptOptions,
     method: Annotated[
         list[str] | None,
         typer.Option("--method", help="Find neighbours by lexical or dense search; repeatable. By default both."),
@@ -33,9 +32,7 @@ def mine(
         int | None, typer.Option("--max-per-sentence", metavar="N", min=1, help="A sentence is in at most N pairs.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which pairs are drawn.")] = 0,
-    line: LineOption = None,
-    column: ColumnOption = None,
-    language: Language = None,
+    layout: TextReading,
     skip_bad: SkipBad = False,
     trust_remote_code: TrustRemoteCode = False,
     json: Json = False,
@@ -57,16 +54,15 @@ def mine(
     shares = DEFAULT_MIX if mix is None else Mix.parse(mix)
     if model and not shares.has_neighbours:
         raise ConfigurationError("--model finds neighbours, but the mix has none; give a mix such as --mix 4,2,2,2,0")
-    if not model and (prompt or prompt1 or prompt2):
+    if not model and any(vars(prompts).values()):
         raise ConfigurationError(
             "prompts are for the bi-encoder that finds neighbours; give --model, or leave them out"
         )
-    loading = Loading("bi", None, None, prompt, prompt1, prompt2, trust_remote_code)
+    loading = Loading("bi", prompts=prompts, trust_remote_code=trust_remote_code)
     with show_progress():
         encoder = cast("BiEncoder", loading.load_encoders([model])[0]) if model else None
-        read = read_text(text, line=line, column=column, language=language, skip_bad=skip_bad)
         mined = run(
-            read,
+            layout.read(text, skip_bad=skip_bad),
             pairs=pairs,
             encoder=encoder,
             methods=cast("list[Method] | None", method or None),

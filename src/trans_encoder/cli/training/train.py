@@ -5,22 +5,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trans_encoder.cli.groups import JobOptions
 from trans_encoder.cli.output import Shown, print_result, say_cuts, score_table
-from trans_encoder.cli.shared import takes_job
 from trans_encoder.progress import show_progress
 from trans_encoder.ranks import from_first_rank, is_first_rank, joined_ranks
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from trans_encoder.cli.jobs import Job
     from trans_encoder.distill.run import Result
     from trans_encoder.report import ModelKey
     from trans_encoder.report.outcomes import Outcome
 
 
-@takes_job
-def train(job: "Job", json: bool) -> None:
+def train(options: JobOptions) -> None:
     """Let a bi-encoder and a cross-encoder teach each other on unlabelled pairs, or on raw text.
 
     From raw text (`--text`), a model that does not embed sentences yet is tuned first, and the pairs are mined; with
@@ -30,6 +28,7 @@ def train(job: "Job", json: bool) -> None:
 
     Example: `trans-encoder train --text corpus.txt --model bert-base-uncased --out runs/mine`
     """
+    from trans_encoder.cli.jobs import read_job
     from trans_encoder.distill.judges import DevJudge
     from trans_encoder.distill.run import run
     from trans_encoder.pipelines.from_text import TextOptions, prepare
@@ -37,10 +36,12 @@ def train(job: "Job", json: bool) -> None:
     from trans_encoder.report.measuring import count_test_cuts, evaluate_run
     from trans_encoder.runs import make_engine
 
+    with show_progress():
+        job = read_job(options)
     out = job.run_folder
     with joined_ranks(), show_progress(), make_engine(job.engine, device=job.config.device) as engine:
-        options = TextOptions(job.count, job.mix, job.remine, job.objective)
-        ready = prepare(job.config, job.learnt_from, out=out, options=options)
+        text = TextOptions(job.count, job.mix, job.remine, job.objective)
+        ready = prepare(job.config, job.learnt_from, out=out, options=text)
         judge = DevJudge(job.dev) if job.dev else None
         result = run(ready.config, ready.pairs, out=out, judge=judge, miner=ready.miner, engine=engine)
         tests = _by_model(evaluate_run(result.folder, job.tests)) if job.tests else {}
@@ -50,7 +51,7 @@ def train(job: "Job", json: bool) -> None:
     for model, cut in cuts.items():
         say_cuts(f"test sets, {model}", cut)
     told = {**_as_dict(result, tests, page), "cuts": {model: asdict(cut) for model, cut in cuts.items()}}
-    print_result(told, as_json=json, shown=_shown(result, tests, page))
+    print_result(told, as_json=options.json, shown=_shown(result, tests, page))
 
 
 def _by_model(outcomes: Sequence["Outcome"]) -> dict[str, dict[str, float]]:
