@@ -27,18 +27,32 @@ import trans_encoder
 
 SOURCE = Path(trans_encoder.__file__).parent
 NEW_FEATURES = {
-    "answers": ("answers/", "cli/answers/", "data/corpus.py", "report/answers.py", "demo/run.py::first_answers"),
+    "answers": (
+        "answers/",
+        "cli/answers/",
+        "cli/measuring/demo.py::_answers",
+        "cli/reading.py::read_corpus",
+        "data/corpus.py",
+        "demo/run.py::Answers first_answers",
+        "report/answers.py",
+    ),
     "server": ("serve/",),
     "frozen teachers, merging, calibration": (
-        "config/participants.py::TeacherConfig",
+        "cli/groups.py::JobOptions.teacher JobOptions.ask",
+        "config/participants.py::FUNCTION SCORE_FILES TeacherConfig",
+        "config/run_config.py::_teachers_named RunConfig.teachers RunConfig.lexical RunConfig.ask RunConfig.scale",
+        "config/run_config.py::RunConfig.merge RunConfig.calibrate RunConfig.keep_agreed",
+        "data/pairs.py::swapped",
         "distill/labels.py::_scored on_scale_of agreed Consensus _Stored Known Cached",
         "distill/preparing.py::ScoreHeldOut",
-        "distill/team.py::_with_wording",
+        "distill/team.py::_with_wording merge_of",
+        "distill/work.py::_calibrated _consensus",
         "distill/team.py::assemble_teachers check_coverage check_models",
         "encoders/calibrating.py",
         "encoders/matching.py",
         "encoders/merging.py",
         "pipelines/planning.py::_teaching",
+        "report/labels.py::members _on_known_scales",
         "teachers/checks.py::_check_plain",
         "teachers/frozen.py",
         "teachers/scales.py",
@@ -56,34 +70,54 @@ NEW_FEATURES = {
         "pipelines/learn.py",
     ),
     "lengths and prompts": (
-        "cli/options.py::choose_prompts",
+        "cli/groups.py::JobOptions.prompts",
+        "cli/jobs.py::_with_prompts",
+        "cli/options.py::MaxTokens Prompt1 Prompt2 PromptOption PromptOptions choose_prompts",
+        "cli/output.py::say_cuts tell_cuts",
         "config/participants.py::_Prompted",
-        "pipelines/planning.py::PlannedLength _length",
+        "config/plans.py::_length given_tokens",
+        "encoders/bi.py::_apart whole_lengths",
+        "encoders/cross.py::whole_lengths",
+        "encoders/loading.py::own_length",
+        "encoders/tokens.py::_by_side",
+        "pipelines/planning.py::PlannedLength SHORT _length",
+        "report/measuring.py::count_test_cuts",
         "distill/conclusion.py::_cuts learnt_lengths",
         "encoders/lengths.py",
         "encoders/loading.py::token_limit",
         "encoders/prompts.py",
         "runs/records.py::Cuts",
     ),
-    "ONNX models, 8 bits": ("encoders/encoder.py::_load_graph", "encoders/onnx.py", "exporting/int8.py"),
+    "ONNX models, 8 bits": (
+        "encoders/encoder.py::_load_graph",
+        "encoders/onnx.py",
+        "exporting/__init__.py::read_loss",
+        "exporting/graph.py::describe",
+        "exporting/int8.py",
+    ),
     "pickled weights, portable folders": (
         "encoders/converting.py",
         "encoders/loading.py::_hub_pickles _hub_file",
         "encoders/portable.py",
     ),
     "probes and hard pairs": (
+        "config/run_config.py::RunConfig.hard_pairs",
         "distill/labels.py::with_hard_pairs",
         "evaluation/flipped.py",
         "evaluation/flips.py",
         "evaluation/probe.py",
+        "report/view.py::flips",
     ),
-    "saved ensembles": (
+    "saved ensembles, which models to ship": (
         "cli/training/ensemble.py",
+        "cli/training/train.py::_to_ship",
+        "distill/run.py::to_ship",
         "pipelines/ensemble.py",
         "evaluation/ensembles.py",
     ),
     "mteb": ("evaluation/mteb.py",),
     "every cosine of a batch": (
+        "config/run_config.py::RunConfig.in_batch",
         "distill/cycle.py::_embed _embedders _embeddings _in_batch",
         "distill/labels.py::Cosines",
         "distill/preparing.py::Embed",
@@ -94,21 +128,48 @@ NEW_FEATURES = {
         "encoders/training.py::InBatchDistillation",
     ),
     "weak starts, tuning by teachers": (
+        "cli/groups.py::JobOptions.objective",
+        "config/run_config.py::Inputs.objective RunConfig.directions",
         "distill/bootstrap/similarities.py",
         "distill/bootstrap/stage.py::check_teachers",
         "distill/bootstrap/tuning.py::_match_similarities",
         "distill/preparing.py::RemoveDirections",
+        "encoders/bi.py::followed_by",
         "encoders/directions.py",
+        "pipelines/from_text.py::_bi_encoders",
     ),
     "encoders of the demo out of wheels": (
-        "demo/start.py::DemoModels demo_models unpack convert_teacher convert_reranker _convert",
+        "demo/start.py::DemoModels demo_models unpack convert_teacher convert_reranker _convert claim_start",
     ),
     "sequential ensembles, gradients of the appendix": (
         "distill/cycle.py::run_in_turn",
         "encoders/losses.py::logit_gradients",
         "paper/measuring.py::_gradient",
+        "report/view.py::gradients",
     ),
-    "other columns of pairs are kept": ("data/readers.py::_alike with_other_columns _free_name _as_column _beside",),
+    "other columns of pairs are kept": (
+        "data/columns.py::free_names",
+        "data/pairs.py::_core",
+        "data/readers.py::_alike with_other_columns _free _as_column _beside",
+    ),
+    "pairs that are all alike are refused": ("data/pairs.py::all_alike check_varied",),
+    "a first cycle on a share of the pairs": (
+        "config/run_config.py::RunConfig.first_share",
+        "distill/run.py::first_pairs",
+    ),
+    "the STS pool out of its parts, with its unscored inputs": ("data/tasks.py::_STS_UNSCORED _pool_notes",),
+    "Windows and macOS, locales without UTF-8": (
+        "cli/options.py::as_text",
+        "cli/output.py::accept_all_characters is_unicode",
+        "files.py::_RENAME_WAITS _SYNC_MODE _NO_FOLDER_SYNC _rename",
+    ),
+    "results on the dev set in model cards": ("distill/cards.py::_evaluation",),
+    "a note on models too large for the preset small": ("encoders/loading.py::parameter_count",),
+    "the speed-ups can be switched off, and are compared with the plain passes": (
+        "config/run_config.py::RunConfig.fast fast_option",
+        "encoders/runners.py::runner_for _fast_passes",
+        "fast/runner.py::agrees first_inputs _warn",
+    ),
     "progress as plain lines": ("progress.py::_Display _Lines _display",),
     "dropout that does not depend on threads": ("fast/randomness.py",),
 }
@@ -161,12 +222,22 @@ def parts_of(places: Iterable[str]) -> Iterator[str]:
 
 
 def definition(text: str, name: str) -> str:
-    """Return the text of a function, method or class; an empty one if another checkout does not have it."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
-            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+    """Return the text of a function, method, class, constant or CLASS.FIELD; empty if another checkout lacks it."""
+    tree = ast.parse(text)
+    owner, _, last = name.rpartition(".")
+    within = [node for node in tree.body if _name_of(node) == owner] if owner else [tree]
+    methods = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)] if not owner else []
+    for node in [*(each for part in within for each in part.body), *methods]:
+        if _name_of(node) == last:
+            first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
             return textwrap.dedent("".join(text.splitlines(keepends=True)[first - 1 : node.end_lineno]))
     return ""
+
+
+def _name_of(node: ast.AST) -> str | None:
+    """Return what a function, class or assignment defines."""
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return getattr(node, "name", None) or getattr(targets[0], "id", None)
 
 
 def size(texts: Iterable[str]) -> dict[str, int]:
