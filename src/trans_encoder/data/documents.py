@@ -50,11 +50,12 @@ def read_sentences(
                     yield from _split_each(lines, documents, language=language)
                 else:
                     yield from _runs(lines, documents)
-        elif meaning == "sentence":
-            yield from ((next(documents), tidy(text)) for _, text in _rows(file, kind=kind, column=column, tally=tally))
         else:
-            rows = _rows(file, kind=kind, column=column, tally=tally)
-            yield from _split_each(rows, documents, language=language)
+            rows = _sound(_rows(file, kind=kind, column=column, tally=tally), tally)
+            if meaning == "sentence":
+                yield from ((next(documents), tidy(text)) for _, text in rows)
+            else:
+                yield from _split_each(rows, documents, language=language)
 
 
 def text_files(path: str | Path) -> list[Path]:
@@ -88,11 +89,7 @@ def _sound(passages: Iterable[tuple[int, Any]], tally: Tally) -> Iterator[Passag
             yield line, text
 
 
-def _rows(file: Path, *, kind: str, column: str | None, tally: Tally) -> Iterator[Passage]:
-    return _sound(_raw_rows(file, kind=kind, column=column, tally=tally), tally)
-
-
-def _raw_rows(file: Path, *, kind: str, column: str | None, tally: Tally) -> Iterator[tuple[int, Any]]:
+def _rows(file: Path, *, kind: str, column: str | None, tally: Tally) -> Iterator[tuple[int, Any]]:
     """Yield (line, value) from the text column of a table."""
     select = text_column(column)
     try:

@@ -93,13 +93,7 @@ def _json_type(value: Any) -> str:
 def _tsv_rows(lines: Iterable[Line]) -> Iterator[tuple[int, list[str] | str]]:
     """Yield (number, fields), or (number, what is wrong): no quoting, so a line is a row."""
     for number, line in lines:
-        if line is None:
-            yield number, TOO_LONG
-        else:
-            try:
-                yield number, line.decode().split("\t")
-            except UnicodeDecodeError:
-                yield number, BROKEN_UTF8
+        yield number, TOO_LONG if line is None else _plain_fields(line, separator="\t")
 
 
 def _csv_rows(lines: Iterator[Line]) -> Iterator[tuple[int, list[str] | str]]:
@@ -115,23 +109,20 @@ def _csv_rows(lines: Iterator[Line]) -> Iterator[tuple[int, list[str] | str]]:
         if line is None:
             yield number, TOO_LONG
         elif b'"' not in line:
-            yield number, _plain_fields(line)
+            yield number, _plain_fields(line, separator=",")
         else:
             taken: list[Line] = []
             try:
                 fields = next(csv.reader(_quoted_lines(line, lines, ahead=ahead, taken=taken), strict=True))
                 yield number, fields
-            except UnicodeDecodeError:
+            except (UnicodeDecodeError, csv.Error) as error:
                 ahead.extendleft(reversed(taken))
-                yield number, BROKEN_UTF8
-            except csv.Error as error:
-                ahead.extendleft(reversed(taken))
-                yield number, f"broken quoting: {error}"
+                yield number, BROKEN_UTF8 if isinstance(error, UnicodeDecodeError) else f"broken quoting: {error}"
 
 
-def _plain_fields(line: bytes) -> list[str] | str:
+def _plain_fields(line: bytes, *, separator: str) -> list[str] | str:
     try:
-        return line.decode().split(",")
+        return line.decode().split(separator)
     except UnicodeDecodeError:
         return BROKEN_UTF8
 

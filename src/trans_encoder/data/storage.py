@@ -3,7 +3,8 @@
 import hashlib
 import mmap
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -25,15 +26,11 @@ def spool(batches: Iterable[pa.RecordBatch], *, schema: pa.Schema) -> pa.Table:
     with tempfile.TemporaryFile() as file:
         writer = pa.ipc.new_file(pa.PythonFile(file, mode="w"), schema)
         for batch in batches:
-            try:
+            with _writing():
                 writer.write_batch(batch)
-            except OSError as error:
-                raise RunError(_storage_problem(error)) from error
-        try:
+        with _writing():
             writer.close()
             file.flush()
-        except OSError as error:
-            raise RunError(_storage_problem(error)) from error
         return _mapped(cast(IO[bytes], file))
 
 
@@ -41,24 +38,25 @@ def spool_array(pieces: Iterable[npt.NDArray[Any]], *, dtype: npt.DTypeLike) -> 
     """Write pieces to an anonymous temporary file as they come and return them as one memory-mapped array."""
     with tempfile.TemporaryFile() as file:
         for piece in pieces:
-            try:
+            with _writing():
                 file.write(np.ascontiguousarray(piece, dtype=dtype).data)
-            except OSError as error:
-                raise RunError(_storage_problem(error)) from error
-        try:
+        with _writing():
             file.flush()
-        except OSError as error:
-            raise RunError(_storage_problem(error)) from error
         if file.tell() == 0:
             return np.empty(0, dtype=dtype)
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=dtype)
 
 
-def _storage_problem(error: OSError) -> str:
-    return (
-        f"cannot write temporary data to {tempfile.gettempdir()}: {error.strerror or error}; "
-        "free some space there or set TMPDIR to a folder with enough space"
-    )
+@contextmanager
+def _writing() -> Iterator[None]:
+    """Say what to do where temporary data cannot be written; only around writes, as reading fails for other reasons."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(
+            f"cannot write temporary data to {tempfile.gettempdir()}: {error.strerror or error}; "
+            "free some space there or set TMPDIR to a folder with enough space"
+        ) from error
 
 
 def _mapped(file: IO[bytes]) -> pa.Table:

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.preprocessing import normalize
 
 from trans_encoder.data import PairSet
 from trans_encoder.encoders import BiEncoder, CrossEncoder
@@ -130,7 +131,7 @@ class Gold:
         return self._figures(encoder.score(self.pairs), similarity)
 
     def _cosines(self, encoder: BiEncoder) -> Matrix:
-        questions, sentences = (_unit(encoder.encode(texts)) for texts in (self.asked, self.documents.sentences))
+        questions, sentences = (normalize(encoder.encode(texts)) for texts in (self.asked, self.documents.sentences))
         return np.asarray(questions @ sentences.T, dtype=np.float32)
 
     def _figures(self, scores: NDArray[Any], similarity: Matrix) -> Figures:
@@ -144,7 +145,3 @@ class Gold:
 
 def _rows(file: Iterable[str]) -> Iterator[dict[str, str]]:
     return csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-
-
-def _unit(embeddings: Matrix) -> Matrix:
-    return np.asarray(embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True), dtype=np.float32)
