@@ -44,13 +44,11 @@ class JobOptions:
 
     config: Annotated[Path | None, typer.Argument(metavar="CONFIG", help="A TOML file; flags go over it.")] = None
     pairs: Annotated[
-        str | None,
-        typer.Option(metavar="FILES", help="JSONL, TSV, CSV, Parquet, .gz too; a folder or a glob."),
+        str | None, typer.Option(metavar="FILES", help="JSONL, TSV, CSV, Parquet, .gz too; a folder or a glob.")
     ] = None
     task: Annotated[str | None, typer.Option(metavar="NAME", help="Learn from a task's pool of pairs.")] = None
     text: Annotated[
-        str | None,
-        typer.Option(metavar="PATH", help="Raw text to mine pairs from; a bare PLM is tuned on it first."),
+        str | None, typer.Option(metavar="PATH", help="Raw text to mine pairs from; a bare PLM is tuned on it first.")
     ] = None
     lines: TextReading = field(default_factory=TextReading)
     mix: MixOption = None
@@ -85,8 +83,7 @@ class JobOptions:
         ),
     ] = None
     preset: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="small, paper-sts, paper-binary, or either of these with -large."),
+        str | None, typer.Option(metavar="NAME", help="small, paper-sts, paper-binary, or either of these with -large.")
     ] = None
     dev: Annotated[
         str | None,
@@ -105,9 +102,10 @@ class JobOptions:
     inductive: Annotated[
         bool, typer.Option("--inductive", help="Keep the task's test pairs out of the training pool.")
     ] = False
-    max_pairs: Annotated[int | None, typer.Option(metavar="N", help="Number of pairs: a random sample, or mined.")] = (
-        None
-    )
+    max_pairs: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Number of pairs: a random sample, or mined."),
+    ] = None
     seed: Annotated[int | None, typer.Option(metavar="N", help="Decides new weights, order and dropout.")] = None
     assignments: Assignments = None
     reading: Reading = field(default_factory=Reading)

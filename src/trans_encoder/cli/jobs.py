@@ -11,10 +11,9 @@ from trans_encoder.cli.groups import JobOptions
 from trans_encoder.cli.reading import Reading, TextReading
 from trans_encoder.config import EngineConfig, Inputs, RunConfig, load_config, parse_overrides
 from trans_encoder.data import TASKS, PairSet, Task, TestSet, Text, load_task
-from trans_encoder.distill.bootstrap import ObjectiveName
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.mining import Mix
-from trans_encoder.pipelines.from_text import MINED_PAIRS
+from trans_encoder.pipelines.from_text import MINED_PAIRS, TextOptions
 
 
 @dataclass(frozen=True)
@@ -23,20 +22,12 @@ class Job:
 
     config: RunConfig
     engine: EngineConfig
-    pairs: PairSet | None
-    """The pairs to learn from; None if they are still to be mined."""
-    count: int
-    """How many pairs there are, or will be mined."""
-    source: str
-    """Where the pairs came from."""
-    text: Text | None
-    """Raw text to mine the pairs from."""
-    mix: Mix | None
-    """How like each other the mined texts are; None for the default."""
-    objective: ObjectiveName | None
-    """How a bare PLM is tuned on the text first; None for the default."""
-    remine: bool
-    """Whether later cycles mine new pairs from it."""
+    source: PairSet | Text
+    """The pairs to learn from, or raw text to mine them from."""
+    origin: str
+    """Where the pairs come from."""
+    mining: TextOptions
+    """How pairs are mined from raw text."""
     dev: TestSet | None
     tests: Mapping[str, TestSet]
     out: Path | None
@@ -49,11 +40,9 @@ class Job:
         return self.out
 
     @property
-    def learnt_from(self) -> PairSet | Text:
-        """The pairs, or the text to mine them from."""
-        source = self.text if self.pairs is None else self.pairs
-        assert source is not None
-        return source
+    def count(self) -> int:
+        """How many pairs there are, or will be mined."""
+        return self.mining.pairs if isinstance(self.source, Text) else len(self.source)
 
 
 def read_job(options: JobOptions) -> Job:
@@ -67,33 +56,31 @@ def read_job(options: JobOptions) -> Job:
             if value:
                 raise ConfigurationError(f"{option} is for raw text; give --text PATH, or leave it out")
     reading, data_dir = Reading(inputs.columns, inputs.skip_bad), inputs.data_dir
-    pairs, text, task = None, None, None
+    source: PairSet | Text
+    task = None
     if inputs.task is not None:
         task = load_task(inputs.task, data_dir=data_dir, inductive=inputs.inductive)
-        pairs, source = task.pairs, f"task {task.name}"
+        source, origin = task.pairs, f"task {task.name}"
         if not task.symmetric and "both_orders" not in config.model_fields_set:
             config = config.model_copy(update={"both_orders": False})
     elif inputs.text is not None:
-        source = f"raw text {inputs.text}"
+        origin = f"raw text {inputs.text}"
         layout = TextReading(inputs.line, inputs.column, inputs.language)
-        text = layout.read(Path(inputs.text), skip_bad=inputs.skip_bad)
-        if len(text) < 2:
-            raise DataError(f"{source} has {len(text)} sentence; pairs are mined from at least 2, better thousands")
+        source = layout.read(Path(inputs.text), skip_bad=inputs.skip_bad)
+        if len(source) < 2:
+            raise DataError(f"{origin} has {len(source)} sentence; pairs are mined from at least 2, better thousands")
     else:
-        source = str(inputs.pairs)
-        pairs = reading.pairs(source)
-    if pairs is not None and inputs.max_pairs is not None and inputs.max_pairs < len(pairs):
-        pairs = pairs.sample(inputs.max_pairs, seed=config.seed)
+        origin = str(inputs.pairs)
+        source = reading.pairs(origin)
+    if isinstance(source, PairSet) and inputs.max_pairs is not None and inputs.max_pairs < len(source):
+        source = source.sample(inputs.max_pairs, seed=config.seed)
+    mix = None if inputs.mix is None else Mix.parse(inputs.mix)
     return Job(
         config=config,
         engine=job.engine,
-        pairs=pairs,
-        count=(inputs.max_pairs or MINED_PAIRS) if pairs is None else len(pairs),
         source=source,
-        text=text,
-        mix=None if inputs.mix is None else Mix.parse(inputs.mix),
-        objective=inputs.objective,
-        remine=inputs.remine,
+        origin=origin,
+        mining=TextOptions(inputs.max_pairs or MINED_PAIRS, mix, inputs.remine, inputs.objective),
         dev=_dev_set(inputs, task, reading),
         tests=_test_sets(inputs.test, data_dir=data_dir, reading=reading),
         out=None if inputs.out is None else Path(inputs.out),

@@ -5,6 +5,7 @@ import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -51,6 +52,13 @@ def accept_all_characters() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and not is_unicode(stream):
             stream.reconfigure(errors="replace")
+
+
+def tell_cuts(cuts: Mapping[str, "Cuts"], *, of: str = "") -> dict[str, Any]:
+    """Say on standard error which models cut texts, and return what each cut as plain values."""
+    for model, cut in cuts.items():
+        say_cuts(f"{of}{model}", cut)
+    return {model: asdict(cut) for model, cut in cuts.items()}
 
 
 def say_cuts(model: str, cuts: "Cuts") -> None:

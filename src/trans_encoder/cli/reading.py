@@ -79,8 +79,7 @@ class TextReading:
         typer.Option(help="What a line of the text is, if its kind of file does not tell."),
     ] = None
     column: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", callback=as_text, help="The column of the text, if it is not found."),
+        str | None, typer.Option(metavar="NAME", callback=as_text, help="The column of the text, if it is not found.")
     ] = None
     language: Annotated[str | None, typer.Option(metavar="CODE", help="Helps to split sentences; en if not given.")] = (
         None

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from trans_encoder.config import MemberConfig, RunConfig, TeacherConfig
+from trans_encoder.config import RunConfig, TeacherConfig
 from trans_encoder.data import PairSet, Text
 from trans_encoder.distill.bootstrap import ObjectiveName, bootstrap
 from trans_encoder.distill.preparing import Miner
@@ -93,13 +93,19 @@ def prepare(
     objective = options.objective or ("similarities" if teachers else "simcse")
     for member, ready in zip(bare.members, config.members, strict=True):
         if member != ready:
-            _tune(
-                member,
-                bare,
+            bootstrap(
                 text,
+                member.bi,
                 out=layout.bootstrap(str(member.name)).root,
                 objective=objective,
                 teachers=teachers if objective == "similarities" else [],
+                seed=bare.seed,
+                pooling=member.pooling,
+                trust_remote_code=bare.trust_remote_code,
+                device=bare.given_device,
+                precision=bare.precision,
+                trackers=bare.trackers,
+                fast=bare.fast_option,
             )
     start = assemble(resolve_members(config)[0])[0].start
     mining = MinePairs(start, text, options.pairs, options.mix or DEFAULT_MIX, config.seed)
@@ -135,32 +141,6 @@ def _bi_encoders(config: RunConfig) -> list[TeacherConfig]:
     """Return the bi-encoders among the teachers."""
     models = [teacher for teacher in config.teachers if teacher.names_model]
     return [teacher for teacher in models if is_bi_encoder(teacher.spec)]
-
-
-def _tune(
-    member: MemberConfig,
-    config: RunConfig,
-    text: Text,
-    *,
-    out: Path,
-    objective: ObjectiveName,
-    teachers: Sequence[TeacherConfig],
-) -> None:
-    """Make a member's first bi-encoder in stage 0, on the run's device, in its precision and with its trackers."""
-    bootstrap(
-        text,
-        member.bi,
-        out=out,
-        objective=objective,
-        seed=config.seed,
-        pooling=member.pooling,
-        trust_remote_code=config.trust_remote_code,
-        device=config.given_device,
-        precision=config.precision,
-        trackers=config.trackers,
-        fast=config.fast_option,
-        teachers=teachers,
-    )
 
 
 @dataclass(frozen=True)

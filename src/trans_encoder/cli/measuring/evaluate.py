@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from trans_encoder.cli.options import DataDir, Json, Loading, Models
-from trans_encoder.cli.output import print_result, say_cuts, score_table
+from trans_encoder.cli.output import print_result, score_table, tell_cuts
 from trans_encoder.cli.reading import Reading
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import show_progress
@@ -40,8 +40,7 @@ def evaluate(
             tests = {str(file): reading.test_set(file) for file in test or []}
         encoders = loading.load(models)
         result = run(encoders, tests)
-    for model, cuts in result.cuts.items():
-        say_cuts(model, cuts)
+    tell_cuts(result.cuts)
     shown = {**result.scores, "average": result.average}
     title = f"{result.task}: {' + '.join(result.models)}"
     caption = "an ensemble: the mean of the models' scores" if len(models) > 1 else None

@@ -1,13 +1,12 @@
 """`trans-encoder score` and `label`: models' scores of pairs, as a result or as labels for a student."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from trans_encoder.cli.options import Json, Loading, Model, Models, Pairs
-from trans_encoder.cli.output import print_result, say_cuts
+from trans_encoder.cli.output import print_result, tell_cuts
 from trans_encoder.cli.reading import Reading
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import show_progress
@@ -55,10 +54,8 @@ def score(
         cuts = {} if isinstance(encoder, Ensemble) else {model: count_cuts(encoder, read)}
         if out is not None:
             write_pairs(read.with_scores(scores), out)
-    for name, cut in cuts.items():
-        say_cuts(name, cut)
     about = {"model": model, "kind": encoder.kind, "count": len(read), "of": "probability" if probability else "score"}
-    result = {**about, "mean": float(scores.mean()), "cuts": {name: asdict(cut) for name, cut in cuts.items()}}
+    result = {**about, "mean": float(scores.mean()), "cuts": tell_cuts(cuts)}
     if out is not None:
         shown = f"{out}: {len(read)} pairs, mean score {result['mean']:.4f}"
         print_result({**result, "out": str(out)}, as_json=json, shown=shown)
@@ -93,13 +90,11 @@ def label(
         labels.save(out)
         encoders = [teacher for teacher in teachers if not isinstance(teacher, Ensemble)]
         cuts = {encoder.name: count_cuts(encoder, read) for encoder in encoders}
-    for teacher, cut in cuts.items():
-        say_cuts(teacher, cut)
     result = {
         "teachers": models,
         "count": len(read),
         "mean": float(labels.scores.mean()),
-        "cuts": {teacher: asdict(cut) for teacher, cut in cuts.items()},
+        "cuts": tell_cuts(cuts),
         "out": str(out),
     }
     print_result(result, as_json=json, shown=f"{out}: {len(read)} pairs, mean label {result['mean']:.4f}")

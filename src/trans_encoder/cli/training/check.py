@@ -1,5 +1,6 @@
 """`trans-encoder check`: validate everything a run needs, print its plan and a time estimate, train nothing."""
 
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -22,6 +23,7 @@ def check(options: JobOptions) -> None:
     Example: `trans-encoder check run.toml`
     """
     from trans_encoder.cli.jobs import placeholder_pairs, read_job
+    from trans_encoder.data import Text
     from trans_encoder.distill.judges import DevJudge
     from trans_encoder.distill.run import is_begun
     from trans_encoder.pipelines.from_text import is_begun as is_begun_from_text
@@ -29,29 +31,30 @@ def check(options: JobOptions) -> None:
 
     with show_progress():
         job = read_job(options)
-        pairs = job.pairs
-        if pairs is None:
-            assert job.text is not None
+        if isinstance(job.source, Text):
+            text, pairs = job.source, placeholder_pairs(job.source, count=job.count)
             begun = job.out is not None and is_begun_from_text(job.config, out=job.out)
-            pairs = placeholder_pairs(job.text, count=job.count)
         else:
+            text, pairs = None, job.source
             judge = DevJudge(job.dev) if job.dev else None
             begun = job.out is not None and is_begun(job.config, pairs, out=job.out, judge=judge)
-        plan = plan_run(job.config, pairs, dev=job.dev, remined=job.text if job.remine else None, mix=job.mix)
+        remined = text if job.mining.remine else None
+        plan = plan_run(job.config, pairs, dev=job.dev, remined=remined, mix=job.mining.mix)
+    if text is not None:
+        untimed = "the time before the cycles is not counted: mining, and tuning where a model needs it"
+        plan = replace(plan, notes=(*plan.notes, untimed))
     print_result(_as_dict(job, plan, begun=begun), as_json=options.json, shown=_shown(job, plan, begun=begun))
 
 
 def _as_dict(job: "Job", plan: "Plan", *, begun: bool) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {
-        "pairs": {"source": job.source, "count": job.count},
+        "pairs": {"source": job.origin, "count": job.count},
         "dev": {"name": job.dev.name, "count": len(job.dev.pairs), "metric": job.dev.metric} if job.dev else None,
         "tests": {name: len(test.pairs) for name, test in job.tests.items()},
         "out": None if job.out is None else str(job.out),
         "begun": begun,
         "config": plan.config.model_dump(mode="json"),
-        "notes": _notes(job, plan),
+        "notes": list(plan.notes),
         "stages": [asdict(stage) for stage in plan.stages],
         "lengths": [asdict(length) for length in plan.lengths],
         "seconds": plan.seconds,
@@ -70,11 +73,11 @@ def _shown(job: "Job", plan: "Plan", *, begun: bool) -> Shown:
         name = stage.name + _when(stage, cycles=config.cycles)
         table.add_row(stage.member, name, f"{stage.pairs:,}", steps, duration(stage.seconds))
     facts = [
-        f"{job.count:,} pairs from {job.source}",
+        f"{job.count:,} pairs from {job.origin}",
         f"Up to {cycles}, preset {config.preset}, strategy {config.strategy}; {_choice(job)}",
         *(f"{member.name}: bi-encoder {member.bi}, cross-encoder from {member.plm}" for member in config.members),
         *(f"Lengths: {length}" for length in plan.lengths),
-        *(f"Note: {note}" for note in _notes(job, plan)),
+        *(f"Note: {note}" for note in plan.notes),
     ]
     if job.out is not None:
         facts.append(f"Run folder: {job.out}" + (" (begun already: the run would continue)" if begun else ""))
@@ -86,12 +89,6 @@ def _when(stage: "PlannedStage", *, cycles: int) -> str:
     if stage.first > 1:
         return f", from cycle {stage.first} on"
     return "" if stage.cycles == cycles else ", once"
-
-
-def _notes(job: "Job", plan: "Plan") -> list[str]:
-    if job.text is None:
-        return list(plan.notes)
-    return [*plan.notes, "the time before the cycles is not counted: mining, and tuning where a model needs it"]
 
 
 def _choice(job: "Job") -> str:

@@ -1,12 +1,11 @@
 """`trans-encoder train`: from unlabelled pairs to two models."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trans_encoder.cli.groups import JobOptions
-from trans_encoder.cli.output import Shown, print_result, say_cuts, score_table
+from trans_encoder.cli.output import Shown, print_result, score_table, tell_cuts
 from trans_encoder.progress import show_progress
 from trans_encoder.ranks import from_first_rank, is_first_rank, joined_ranks
 
@@ -31,7 +30,7 @@ def train(options: JobOptions) -> None:
     from trans_encoder.cli.jobs import read_job
     from trans_encoder.distill.judges import DevJudge
     from trans_encoder.distill.run import run
-    from trans_encoder.pipelines.from_text import TextOptions, prepare
+    from trans_encoder.pipelines.from_text import prepare
     from trans_encoder.report import write_report
     from trans_encoder.report.measuring import count_test_cuts, evaluate_run
     from trans_encoder.runs import make_engine
@@ -40,17 +39,14 @@ def train(options: JobOptions) -> None:
         job = read_job(options)
     out = job.run_folder
     with joined_ranks(), show_progress(), make_engine(job.engine, device=job.config.device) as engine:
-        text = TextOptions(job.count, job.mix, job.remine, job.objective)
-        ready = prepare(job.config, job.learnt_from, out=out, options=text)
+        ready = prepare(job.config, job.source, out=out, options=job.mining)
         judge = DevJudge(job.dev) if job.dev else None
         result = run(ready.config, ready.pairs, out=out, judge=judge, miner=ready.miner, engine=engine)
         tests = _by_model(evaluate_run(result.folder, job.tests)) if job.tests else {}
         counted = count_test_cuts(result.folder, job.tests) if job.tests and is_first_rank() else {}
         page = from_first_rank(lambda: write_report([result.folder]))
     cuts = {_called(key, alone=len(result.members) == 1): cut for key, cut in counted.items()}
-    for model, cut in cuts.items():
-        say_cuts(f"test sets, {model}", cut)
-    told = {**_as_dict(result, tests, page), "cuts": {model: asdict(cut) for model, cut in cuts.items()}}
+    told = {**_as_dict(result, tests, page), "cuts": tell_cuts(cuts, of="test sets, ")}
     print_result(told, as_json=options.json, shown=_shown(result, tests, page))
 
 
