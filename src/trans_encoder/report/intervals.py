@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
+Key = TypeVar("Key")
 _CELLS_AT_ONCE = 2_000_000  # bounds the memory of one block of resamples
 
 
@@ -38,12 +40,12 @@ def interval(value: float, replicates: Array) -> Interval:
 
 def bootstrap(
     gold: npt.ArrayLike,
-    models: Mapping[str, npt.ArrayLike],
+    models: Mapping[Key, npt.ArrayLike],
     *,
     metric: str,
     resamples: int = 1000,
     seed: int = 0,
-) -> dict[str, Array]:
+) -> dict[Key, Array]:
     """Return each model's metric (x100) on the same resamples of the test pairs.
 
     Because all models see the same resamples, the difference of two results is a paired bootstrap.

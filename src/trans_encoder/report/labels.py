@@ -88,6 +88,22 @@ class LabelFile:
 
 
 @dataclass(frozen=True)
+class Lesson:
+    """Labels, and those of the same pairs that the students who learnt from them gave next."""
+
+    teacher: LabelFile
+    student: LabelFile
+
+    def __str__(self) -> str:
+        return f"cycle {self.teacher.cycle}: {self.teacher.kind} → {self.student.kind}"
+
+
+def lessons(files: Sequence[LabelFile]) -> list[Lesson]:
+    """Return who taught whom, in order of time, leaving out labels of other pairs than those before."""
+    return [Lesson(teacher, student) for teacher, student in pairwise(files) if teacher.same_pairs(student)]
+
+
+@dataclass(frozen=True)
 class Distribution:
     """How one teacher's scores are spread at one point of a run."""
 
@@ -114,9 +130,8 @@ class Disagreement:
     Places are compared, not scores: cosines and probabilities have scales of their own, the method is about order.
     """
 
-    cycle: int
-    teacher_kind: str
-    student_kind: str
+    stage: str
+    """Who taught whom, and when."""
     member: str
     sentence1: str
     sentence2: str
@@ -130,11 +145,6 @@ class Disagreement:
     def gap(self) -> float:
         """Return by how much the student places the pair higher, in percent of all pairs."""
         return self.student_place - self.teacher_place
-
-    @property
-    def stage(self) -> str:
-        """Say who taught whom, and when."""
-        return f"cycle {self.cycle}: {self.teacher_kind} → {self.student_kind}"
 
 
 def score_range(files: Sequence[LabelFile]) -> tuple[float, float]:
@@ -170,8 +180,8 @@ def kind_agreements(files: Sequence[LabelFile]) -> list[Agreement]:
     """Return how far bi and cross agree in each cycle, member by member."""
     return [
         Agreement(one.cycle, member, correlation(one.column(member), other.column(member)))
-        for one, other in pairwise(files)
-        if one.cycle == other.cycle and one.same_pairs(other)
+        for one, other in ((each.teacher, each.student) for each in lessons(files))
+        if one.cycle == other.cycle
         for member in one.members
         if member in other.members
     ]
@@ -212,30 +222,23 @@ def sample_rows(rows: int, *, size: int) -> Rows:
 
 def disagreements(files: Sequence[LabelFile], *, limit: int) -> list[Disagreement]:
     """Return the pairs on which students differ most from their labels: at most `limit`, shared by all trainings."""
-    trainings = [
-        (teacher, student, member)
-        for teacher, student in pairwise(files)
-        if teacher.same_pairs(student)
-        for member in student.members
-    ]
+    trainings = [(lesson, member) for lesson in lessons(files) for member in lesson.student.members]
     return [
         disagreement
-        for teacher, student, member in trainings
-        for disagreement in _widest(teacher, student, member=member, limit=max(1, limit // len(trainings)))
+        for lesson, member in trainings
+        for disagreement in _widest(lesson, member=member, limit=max(1, limit // len(trainings)))
     ]
 
 
-def _widest(teacher: LabelFile, student: LabelFile, *, member: str, limit: int) -> list[Disagreement]:
-    label, score = teacher.column("score"), student.column(member)
+def _widest(lesson: Lesson, *, member: str, limit: int) -> list[Disagreement]:
+    label, score = lesson.teacher.column("score"), lesson.student.column(member)
     label_place, score_place = _places(label), _places(score)
     distance = np.abs(score_place - label_place)
     top = np.argpartition(-distance, min(limit, len(distance) - 1))[:limit]
     rows = top[np.argsort(-distance[top], kind="stable")]
     return [
         Disagreement(
-            cycle=teacher.cycle,
-            teacher_kind=teacher.kind,
-            student_kind=student.kind,
+            stage=str(lesson),
             member=member,
             sentence1=sentence1,
             sentence2=sentence2,
@@ -244,7 +247,7 @@ def _widest(teacher: LabelFile, student: LabelFile, *, member: str, limit: int) 
             teacher_place=float(label_place[row]),
             student_place=float(score_place[row]),
         )
-        for row, (sentence1, sentence2) in zip(rows, teacher.texts(rows), strict=True)
+        for row, (sentence1, sentence2) in zip(rows, lesson.teacher.texts(rows), strict=True)
     ]
 
 

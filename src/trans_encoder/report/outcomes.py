@@ -64,9 +64,7 @@ class Outcome:
     @cached_property
     def replicates(self) -> dict[ModelKey, Array]:
         """Each model's metric on the same bootstrap resamples of the pairs."""
-        named = {str(key): scores for key, scores in self.scores.items()}
-        found = bootstrap(self.gold, named, metric=self.metric, seed=crc32(self.name.encode()))
-        return {ModelKey.parse(name): values for name, values in found.items()}
+        return bootstrap(self.gold, self.scores, metric=self.metric, seed=crc32(self.name.encode()))
 
 
 def save_evaluation(

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -13,7 +13,7 @@ from trans_encoder.errors import MissingExtraError, RunError
 from trans_encoder.files import atomic_file
 from trans_encoder.progress import duration
 from trans_encoder.report.charts import WIDTH, Dot, DotChart, dot_chart
-from trans_encoder.report.labels import Disagreement
+from trans_encoder.report.labels import Disagreement, disagreements
 from trans_encoder.report.verdict import KINDS
 from trans_encoder.report.view import RunView
 from trans_encoder.report.wording import memory, number, shortened, signed
@@ -39,14 +39,6 @@ class Setting:
     def differs(self) -> bool:
         """Return whether the runs have different values."""
         return len(set(self.values)) > 1
-
-
-@dataclass(frozen=True)
-class ShownPair:
-    """A pair in the table of disagreements, and the training that it comes from."""
-
-    found: Disagreement
-    stage: str
 
 
 def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
@@ -103,13 +95,14 @@ def templates() -> Environment:
     return pages
 
 
-def _pairs(runs: Sequence[RunView]) -> list[ShownPair]:
+def _pairs(runs: Sequence[RunView]) -> list[Disagreement]:
+    """Return the widest disagreements of all runs, each with the run and the member in its stage where it must be."""
     shown = []
     for run in runs:
         several = len(run.score_charts) > 1 or len(run.ridges) > 1
-        for found in run.disagreements(_PAIRS // len(runs)):
+        for found in disagreements(run.label_files, limit=_PAIRS // len(runs)):
             parts = [run.name if len(runs) > 1 else "", found.stage, found.member if several else ""]
-            shown.append(ShownPair(found, ", ".join(part for part in parts if part)))
+            shown.append(replace(found, stage=", ".join(part for part in parts if part)))
     return shown
 
 

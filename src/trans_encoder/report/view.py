@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import groupby
 
 import numpy as np
 
@@ -142,11 +142,6 @@ class RunView:
         facts += [f"{word}{config[key]}" for key, word in (("strategy", ""), ("preset", "preset ")) if key in config]
         return facts + ([duration(self.seconds)] if self.stages else [])
 
-    @property
-    def has_start(self) -> bool:
-        """Return whether the score charts show where members started."""
-        return bool(self.folder.start_scores)
-
     @cached_property
     def score_charts(self) -> list[tuple[str, ScoreChart]]:
         """The judged checkpoints of each member."""
@@ -182,22 +177,20 @@ class RunView:
     def scatters(self) -> list[Scatter]:
         """Each student's scores against the labels that it learnt from."""
         charts = []
-        for teacher, student in pairwise(self.label_files):
-            if teacher.same_pairs(student):
-                label, score = teacher.column("score"), student.opinion()
-                rows = labels.sample_rows(len(label), size=_SCATTER_POINTS)
-                points = list(zip(label[rows].tolist(), score[rows].tolist(), strict=True))
-                axes = (f"label by {teacher.kind}", f"score of the {student.kind} it taught")
-                title, rho = f"cycle {teacher.cycle}: {teacher.kind} → {student.kind}", labels.correlation(label, score)
-                charts.append(scatter(points, title=title, axes=axes, rho=rho))
+        for lesson in labels.lessons(self.label_files):
+            label, score = lesson.teacher.column("score"), lesson.student.opinion()
+            rows = labels.sample_rows(len(label), size=_SCATTER_POINTS)
+            points = list(zip(label[rows].tolist(), score[rows].tolist(), strict=True))
+            axes = (f"label by {lesson.teacher.kind}", f"score of the {lesson.student.kind} it taught")
+            charts.append(scatter(points, title=str(lesson), axes=axes, rho=labels.correlation(label, score)))
         return charts
 
     @cached_property
     def gradients(self) -> list[Scatter]:
         """What each cross-encoder's loss still asks of its logits after training, by label (the paper's appendix)."""
         loss, charts = self.folder.config.get("cross", {}).get("loss", "bce"), []
-        for teacher, student in pairwise(self.label_files):
-            if student.kind == "cross" and teacher.same_pairs(student):
+        for teacher, student in ((each.teacher, each.student) for each in labels.lessons(self.label_files)):
+            if student.kind == "cross":
                 rows = labels.sample_rows(teacher.rows, size=_SCATTER_POINTS)
                 label, score = teacher.column("score")[rows], student.opinion()[rows]
                 left = np.abs(logit_gradients(loss, score, label))
@@ -222,18 +215,9 @@ class RunView:
         return [(title, rows) for title, rows in found.items() if rows]
 
     @cached_property
-    def stage_names(self) -> list[str]:
-        """The points at which labels were made."""
-        return [one.name for one in self.label_files]
-
-    @cached_property
     def stage_correlations(self) -> list[list[float | None]]:
         """How far the labels of every two points agree."""
         return labels.stage_correlations(self.label_files)
-
-    def disagreements(self, limit: int) -> list[labels.Disagreement]:
-        """Return the pairs that students see otherwise than their teachers."""
-        return labels.disagreements(self.label_files, limit=limit)
 
     @cached_property
     def stages(self) -> list[Stage]:
