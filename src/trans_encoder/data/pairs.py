@@ -1,6 +1,6 @@
 """Pairs of sentences: immutable, on Arrow, memory-mapped where they come from a file, known by a hash."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from trans_encoder.data.columns import pair_columns
 from trans_encoder.data.readers import arrow_rows, collect, read_pairs
-from trans_encoder.data.report import ReadReport, Tally
-from trans_encoder.data.screening import PAIR_SCHEMA, Rows
-from trans_encoder.data.storage import SLICE_ROWS, content_hash, open_table, save_table, spool
+from trans_encoder.data.report import ReadReport
+from trans_encoder.data.screening import PAIR_SCHEMA
+from trans_encoder.data.storage import SLICE_ROWS, content_hash, open_table, save_table, spool_filtered
 from trans_encoder.errors import DataError
 
 Scores = npt.NDArray[np.float32]
@@ -117,11 +117,8 @@ class PairSet:
     @classmethod
     def _from_batches(cls, batches: Any, *, source: str, columns: Sequence[str] | None, skip_bad: bool) -> Self:
         select = pair_columns(columns)
-
-        def rows(tally: Tally) -> Iterator[Rows]:
-            return arrow_rows(batches, select=select, tally=tally)
-
-        return cls(*collect(rows, source=source, skip_bad=skip_bad))
+        found = collect(lambda tally: arrow_rows(batches, select=select, tally=tally), source=source, skip_bad=skip_bad)
+        return cls(*found)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -186,17 +183,7 @@ class PairSet:
             raise DataError(f"cannot sample {n:,} of {len(self):,} pairs; ask for at most {len(self):,}")
         chosen = np.zeros(len(self), dtype=bool)
         chosen[np.random.default_rng(seed).choice(len(self), size=n, replace=False)] = True
-        starts = range(0, len(self), SLICE_ROWS)
-        return self._spooled(chosen[start : start + SLICE_ROWS] for start in starts)
-
-    def _spooled(self, kept: Iterable[npt.NDArray[np.bool_]]) -> "PairSet":
-        """Return the pairs that are kept, a slice at a time and through the disk, however many there are."""
-        starts = range(0, len(self), SLICE_ROWS)
-        parts = (
-            self.table.slice(start, SLICE_ROWS).filter(pa.array(mask)) for start, mask in zip(starts, kept, strict=True)
-        )
-        batches = (batch for part in parts for batch in part.to_batches())
-        return PairSet(spool(batches, schema=self.table.schema))
+        return PairSet(spool_filtered(self.table, chosen))
 
     def distinct(self) -> Distinct:
         """Return each distinct sentence once and the places of every pair's sentences among them."""
@@ -212,20 +199,16 @@ class PairSet:
         return self if len(first) == len(self) else self.take(np.sort(first))
 
     def without(self, other: "PairSet") -> "PairSet":
-        """Return the pairs that are not in `other`, in either order; only `other` is held in memory."""
+        """Return the pairs that are not in `other`, in either order; only the texts of `other` are held in memory."""
         refused = {frozenset(row[:2]) for row in other.rows()}
         known = pa.chunked_array(other.sentence1.chunks + other.sentence2.chunks, pa.large_string()).unique()
-
-        def kept() -> Iterator[npt.NDArray[np.bool_]]:
-            for start in range(0, len(self), SLICE_ROWS):
-                left, right = (column.slice(start, SLICE_ROWS) for column in (self.sentence1, self.sentence2))
-                both = pc.and_(pc.is_in(left, value_set=known), pc.is_in(right, value_set=known))
-                mask = np.ones(len(left), dtype=bool)
-                for row in np.flatnonzero(both.to_numpy()):
-                    mask[row] = frozenset((left[row].as_py(), right[row].as_py())) not in refused
-                yield mask
-
-        return self._spooled(kept())
+        kept = np.ones(len(self), dtype=bool)
+        for start in range(0, len(self), SLICE_ROWS):
+            left, right = (column.slice(start, SLICE_ROWS) for column in (self.sentence1, self.sentence2))
+            both = pc.and_(pc.is_in(left, value_set=known), pc.is_in(right, value_set=known))
+            for row in np.flatnonzero(both.to_numpy()):
+                kept[start + row] = frozenset((left[row].as_py(), right[row].as_py())) not in refused
+        return PairSet(spool_filtered(self.table, kept))
 
     def with_scores(self, scores: npt.ArrayLike) -> "PairSet":
         """Return the same pairs with these scores."""

@@ -24,7 +24,7 @@ from trans_encoder.data.records import BROKEN_UTF8, Record, arrow_batches, line_
 from trans_encoder.data.report import ReadReport, Tally
 from trans_encoder.data.screening import OTHERS, PAIR_SCHEMA, Rows, as_scores, as_texts, pair_rows, screen
 from trans_encoder.data.sources import expand, file_format
-from trans_encoder.data.storage import spool
+from trans_encoder.data.storage import spool, spool_filtered
 from trans_encoder.data.words import is_encodable
 from trans_encoder.errors import DataError
 
@@ -101,8 +101,7 @@ def collect(
         remedy = " --columns LEFT,RIGHT reads pairs without their scores." if score_range is None else _OTHER_RANGE
     report = tally.report(skip_bad=skip_bad, remedy=remedy)
     if partly_scored:
-        scored = (batch.filter(pc.is_valid(batch["score"])) for batch in table.to_batches())
-        table = spool(scored, schema=schema)
+        table = spool_filtered(table, pc.is_valid(table["score"]).to_numpy())
     return table, report
 
 

@@ -34,6 +34,13 @@ def spool(batches: Iterable[pa.RecordBatch], *, schema: pa.Schema) -> pa.Table:
         return _mapped(cast(IO[bytes], file))
 
 
+def spool_filtered(table: pa.Table, keep: npt.NDArray[np.bool_]) -> pa.Table:
+    """Return the rows to keep as another memory-mapped table, made a slice at a time, however many there are."""
+    starts = range(0, len(table), SLICE_ROWS)
+    parts = (table.slice(start, SLICE_ROWS).filter(pa.array(keep[start : start + SLICE_ROWS])) for start in starts)
+    return spool((batch for part in parts for batch in part.to_batches()), schema=table.schema)
+
+
 def spool_array(pieces: Iterable[npt.NDArray[Any]], *, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Write pieces to an anonymous temporary file as they come and return them as one memory-mapped array."""
     with tempfile.TemporaryFile() as file:

@@ -1,7 +1,8 @@
 """Raw text as sentences: streamed from files of any size, within limits of length, each sentence once."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from itertools import islice
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 
 from trans_encoder.data.documents import LineMeaning, read_sentences
 from trans_encoder.data.report import ReadReport, Tally
-from trans_encoder.data.storage import content_hash, open_table, save_table, spool
+from trans_encoder.data.storage import content_hash, open_table, save_table, spool, spool_filtered
 from trans_encoder.data.words import WORD_RE2
 from trans_encoder.errors import DataError
 
@@ -88,15 +89,15 @@ class Text:
         `line` says what a line or row is (see `documents`); `column` names a table's text; `language` helps the
         sentence splitter, no language is dropped. Memory stays within some 50 bytes a sentence.
         """
-        tally, counts, keys = Tally(str(path)), _Counts(), _Keys(duplicates)
+        tally, counts, keys = Tally(str(path)), Counter[str](), _Keys(duplicates)
         sentences = read_sentences(path, tally=tally, line=line, column=column, language=language)
         batches = _screened(sentences, limits=limits or Limits(), counts=counts, keys=keys)
         table = spool(batches, schema=_SCHEMA)
         lines = tally.report(skip_bad=skip_bad)
         first, duplicate, near_duplicate = keys.firsts()
         if duplicate or near_duplicate:
-            table = spool(_filtered(table, first), schema=_SCHEMA)
-        report = TextReport(lines, len(table), **asdict(counts), duplicate=duplicate, near_duplicate=near_duplicate)
+            table = spool_filtered(table, first)
+        report = TextReport(lines, len(table), **counts, duplicate=duplicate, near_duplicate=near_duplicate)
         if not report.kept:
             raise DataError(f"{report}; widen the limits of length or give other text")
         return cls(table, report)
@@ -149,14 +150,6 @@ class Text:
         save_table(self.table, Path(path))
 
 
-@dataclass
-class _Counts:
-    """Sentences left out for their length."""
-
-    too_short: int = 0
-    too_long: int = 0
-
-
 class _Keys:
     """64-bit hashes of all sentences, by which duplicates are found without holding the texts."""
 
@@ -201,7 +194,7 @@ def _normalised(texts: pa.Array) -> pa.Array:
 
 
 def _screened(
-    sentences: Iterator[tuple[int, str]], *, limits: Limits, counts: _Counts, keys: _Keys
+    sentences: Iterator[tuple[int, str]], *, limits: Limits, counts: Counter[str], keys: _Keys
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches of sentences within the limits; count the others."""
     while part := list(islice(sentences, _BATCH)):
@@ -212,15 +205,7 @@ def _screened(
         too_short = words < limits.min_words
         too_long = (words > limits.max_words) | (characters > limits.max_characters)
         too_long &= ~too_short
-        counts.too_short += int(too_short.sum())
-        counts.too_long += int(too_long.sum())
+        counts.update(too_short=int(too_short.sum()), too_long=int(too_long.sum()))
         kept = batch.filter(pa.array(~(too_short | too_long)))
         keys.add(kept["sentence"])
         yield kept
-
-
-def _filtered(table: pa.Table, keep: npt.NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
-    start = 0
-    for batch in table.to_batches():
-        yield batch.filter(pa.array(keep[start : start + len(batch)]))
-        start += len(batch)
