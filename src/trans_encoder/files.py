@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from trans_encoder.errors import ConfigurationError
 
 PARTIAL = ".partial"
@@ -121,9 +123,10 @@ def cache_folder() -> Path:
 
 
 def write_json(path: Path, content: Any, *, make_parents: bool = True) -> None:
-    """Write `content` as indented JSON, atomically."""
+    """Write `content`, plain values, dataclasses or pydantic models, as indented JSON, atomically."""
     with atomic_file(path, make_parents=make_parents) as temporary:
-        temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        text = json.dumps(to_jsonable_python(content), indent=2, ensure_ascii=False)
+        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> dict[str, Any]:

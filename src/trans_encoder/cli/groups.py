@@ -102,10 +102,9 @@ class JobOptions:
     inductive: Annotated[
         bool, typer.Option("--inductive", help="Keep the task's test pairs out of the training pool.")
     ] = False
-    max_pairs: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Number of pairs: a random sample, or mined."),
-    ] = None
+    max_pairs: Annotated[int | None, typer.Option(metavar="N", help="Number of pairs: a random sample, or mined.")] = (
+        None
+    )
     seed: Annotated[int | None, typer.Option(metavar="N", help="Decides new weights, order and dropout.")] = None
     assignments: Assignments = None
     reading: Reading = field(default_factory=Reading)

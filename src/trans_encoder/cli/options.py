@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from trans_encoder.config import PoolingMode
+from trans_encoder.config import PoolingMode, parse_overrides
 from trans_encoder.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -30,46 +30,36 @@ def as_text(given: str | list[str] | None) -> str | list[str] | None:
 
 Models = Annotated[list[str], typer.Argument(metavar="MODEL...", help="Folders or hub names; several are an ensemble.")]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A folder or hub name.")]
-KindOption = Annotated[
-    Literal["bi", "cross"] | None, typer.Option("--kind", help="What the model is, if its files do not tell.")
-]
+KindOption = Annotated[Literal["bi", "cross"] | None, typer.Option(help="What the model is, if its files do not tell.")]
 Pooling = Annotated[
-    PoolingMode | None,
-    typer.Option("--pooling", help="How bi-encoders make one embedding of a text's tokens, if not as they say."),
+    PoolingMode | None, typer.Option(help="How bi-encoders make one embedding of a text's tokens, if not as they say.")
 ]
 MaxTokens = Annotated[
-    int | None, typer.Option("--max-tokens", metavar="N", min=3, help="Cut longer inputs; by default, as models say.")
+    int | None, typer.Option(metavar="N", min=3, help="Cut longer inputs; by default, as models say.")
 ]
 PromptOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--prompt",
         metavar="NAME|TEXT",
         callback=as_text,
         help="Put this before the texts of bi-encoders: a prompt's name, a text or none. Repeat it for each model.",
     ),
 ]
 Prompt1 = Annotated[
-    list[str] | None,
-    typer.Option("--prompt1", metavar="NAME|TEXT", callback=as_text, help="The same, of the first texts alone."),
+    list[str] | None, typer.Option(metavar="NAME|TEXT", callback=as_text, help="The same, of the first texts alone.")
 ]
 Prompt2 = Annotated[
-    list[str] | None,
-    typer.Option("--prompt2", metavar="NAME|TEXT", callback=as_text, help="The same, of the second texts alone."),
+    list[str] | None, typer.Option(metavar="NAME|TEXT", callback=as_text, help="The same, of the second texts alone.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on standard output.")]
 TrustRemoteCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Let models that ask for it run their own code.")
 ]
-DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", help="Folder of local task data; without it, tasks come from the hub.")
-]
-Pairs = Annotated[Path, typer.Option("--pairs", metavar="FILE", help="Pairs: JSONL, TSV, CSV, Parquet, .gz too.")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder of local task data; without it, tasks come from the hub.")]
+Pairs = Annotated[Path, typer.Option(metavar="FILE", help="Pairs: JSONL, TSV, CSV, Parquet, .gz too.")]
 Columns = Annotated[
     str | None,
-    typer.Option(
-        "--columns", metavar="A,B[,SCORE]", callback=as_text, help="The columns of the pairs, if they are not found."
-    ),
+    typer.Option(metavar="A,B[,SCORE]", callback=as_text, help="The columns of the pairs, if they are not found."),
 ]
 Assignments = Annotated[
     list[str] | None,
@@ -79,21 +69,17 @@ PlanSettings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as learning_rate=1e-4; repeatable."),
 ]
-DevFile = Annotated[
-    Path | None, typer.Option("--dev", metavar="FILE", help="Labelled pairs that choose the best checkpoint.")
-]
+DevFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Labelled pairs that choose the best checkpoint.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out lines that cannot be read, and say how many.")]
 EngineName = Annotated[
     Literal["local", "ray"] | None,
-    typer.Option("--engine", help="Where the work is done: on this machine, or as tasks of a Ray cluster."),
+    typer.Option(help="Where the work is done: on this machine, or as tasks of a Ray cluster."),
 ]
 Workers = Annotated[
-    int | None,
-    typer.Option("--workers", metavar="N", help="Local processes side by side; by default one for each CUDA device."),
+    int | None, typer.Option(metavar="N", help="Local processes side by side; by default one for each CUDA device.")
 ]
 RayAddress = Annotated[
-    str | None,
-    typer.Option("--ray-address", metavar="HOST:PORT", help="The Ray cluster; auto on one of its machines."),
+    str | None, typer.Option(metavar="HOST:PORT", help="The Ray cluster; auto on one of its machines.")
 ]
 
 
@@ -175,12 +161,13 @@ class Loading:
         ]
 
 
-def read_settings(assignments: Sequence[str] | None, *, options: Mapping[str, str]) -> dict[str, Any]:
-    """Read what was given with `--set`; refuse what has an option of its own, by the setting's name."""
-    from trans_encoder.config import parse_overrides
-
+def read_settings(
+    assignments: Sequence[str] | None, *, options: Sequence[str], others: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Read what was given with `--set`; refuse what has an option, of the same name or as told in `others`."""
     settings = parse_overrides(assignments or [])
-    taken = [f"--set {name}=...: give {option} instead" for name, option in options.items() if name in settings]
+    told = {name: f"--{name.replace('_', '-')}" for name in options} | dict(others or {})
+    taken = [f"--set {name}=...: give {option} instead" for name, option in told.items() if name in settings]
     if taken:
         raise ConfigurationError("\n".join(taken))
     return settings

@@ -5,11 +5,11 @@ import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
+from pydantic_core import to_jsonable_python
 from rich.console import Console
 from rich.table import Table
 
@@ -25,11 +25,11 @@ Shown = str | Table | Sequence[str | Table]
 
 
 def print_result(result: Mapping[str, Any], *, as_json: bool, shown: Shown) -> None:
-    """Print one JSON object, or what people read; of several ranks the first does."""
+    """Print one JSON object, made of whatever pydantic knows, or what people read; of several ranks the first does."""
     if not is_first_rank():
         return
     if as_json:
-        typer.echo(json.dumps(result, ensure_ascii=not is_unicode(sys.stdout)))
+        typer.echo(json.dumps(to_jsonable_python(result), ensure_ascii=not is_unicode(sys.stdout)))
         return
     for part in [shown] if isinstance(shown, str | Table) else shown:
         # Scripts read this text as well: no wrapping, and no markup, since a path may contain brackets.
@@ -54,11 +54,10 @@ def accept_all_characters() -> None:
             stream.reconfigure(errors="replace")
 
 
-def tell_cuts(cuts: Mapping[str, "Cuts"], *, of: str = "") -> dict[str, Any]:
-    """Say on standard error which models cut texts, and return what each cut as plain values."""
+def say_all_cuts(cuts: Mapping[str, "Cuts"]) -> None:
+    """Say on standard error how many texts each of several models cut."""
     for model, cut in cuts.items():
-        say_cuts(f"{of}{model}", cut)
-    return {model: asdict(cut) for model, cut in cuts.items()}
+        say_cuts(model, cut)
 
 
 def say_cuts(model: str, cuts: "Cuts") -> None:
@@ -70,17 +69,14 @@ def say_cuts(model: str, cuts: "Cuts") -> None:
 def score_table(columns: Mapping[str, Mapping[str, float]], *, title: str, caption: str | None = None) -> Table:
     """Lay out the scores of models on test sets and on average, the longer list down the page."""
     tests = list(next(iter(columns.values())))
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     models_down = len(columns) > len(tests)
+    rows = columns if models_down else {test: {name: columns[name][test] for name in columns} for test in tests}
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     table.add_column("model" if models_down else "test set", overflow="fold")
-    for name in tests if models_down else columns:
-        table.add_column(name, justify="right", overflow="fold", min_width=len("12.34"))
-    if models_down:
-        for name, scores in columns.items():
-            table.add_row(name, *(f"{scores[test]:.2f}" for test in tests))
-        return table
-    for test in tests:
-        if test == "average":
+    for heading in tests if models_down else columns:
+        table.add_column(heading, justify="right", overflow="fold", min_width=len("12.34"))
+    for label, scores in rows.items():
+        if label == "average" and not models_down:
             table.add_section()
-        table.add_row(test, *(f"{scores[test]:.2f}" for scores in columns.values()))
+        table.add_row(label, *(f"{score:.2f}" for score in scores.values()))
     return table

@@ -17,15 +17,11 @@ logger = logging.getLogger(__name__)
 
 TextPath = Annotated[
     Path,
-    typer.Option(
-        "--text", metavar="PATH", help="Raw text: a file or folder of .txt, .md, JSONL, TSV, CSV or Parquet, .gz too."
-    ),
+    typer.Option(metavar="PATH", help="Raw text: a file or folder of .txt, .md, JSONL, TSV, CSV or Parquet, .gz too."),
 ]
 MixOption = Annotated[
     str | None,
-    typer.Option(
-        "--mix", metavar="NEAR,MIDDLE,FAR,RANDOM,PARTS", help="Shares of the bands of mined pairs, such as 4,2,2,2,0."
-    ),
+    typer.Option(metavar="NEAR,MIDDLE,FAR,RANDOM,PARTS", help="Shares of the bands of mined pairs, such as 4,2,2,2,0."),
 ]
 
 

@@ -12,7 +12,7 @@ from trans_encoder.config.participants import (
     TeacherConfig,
     free_name,
 )
-from trans_encoder.config.plans import Kind, OptimisationPlan, TrainingPlan
+from trans_encoder.config.plans import Frozen, Kind, OptimisationPlan, TrainingPlan
 from trans_encoder.config.presets import PAPER_METHOD, PRESETS
 from trans_encoder.config.run_config import (
     EngineConfig,

@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Self
 
@@ -39,10 +39,6 @@ class Figures:
     """Questions whose first topic answers them."""
     mrr: float
     """Mean over the questions of 1 / rank of the first topic that answers."""
-
-    def to_dict(self) -> dict[str, float]:
-        """Return the figures as plain values, ready for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

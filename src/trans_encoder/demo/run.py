@@ -1,9 +1,11 @@
 """The whole way: text, answers at once, mined pairs, two encoders that taught each other, and what they gained."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pydantic_core import to_jsonable_python
 
 from trans_encoder.answers.index import build_index
 from trans_encoder.config import MemberConfig
@@ -71,18 +73,7 @@ class Demo:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, ready for JSON."""
-        return {
-            "sentences": self.sentences,
-            "pairs": self.pairs,
-            "answers": asdict(self.answers),
-            "figures": {name: figures.to_dict() for name, figures in self.figures.items()},
-            "run": str(self.run),
-            "report": str(self.report),
-            "text": str(self.text),
-            "start": self.start,
-            "learners": list(self.learners),
-            "summary": self.summary,
-        }
+        return dict(to_jsonable_python(self))
 
 
 def run_demo(
@@ -145,7 +136,7 @@ def run_demo(
         ),
         summary=result.summary,
     )
-    write_json(out / "demo.json", demo.to_dict())
+    write_json(out / "demo.json", demo)
     return demo
 
 

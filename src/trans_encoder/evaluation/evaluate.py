@@ -1,11 +1,12 @@
 """Evaluation of bi-encoders, cross-encoders and ensembles of either, as in the paper."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import numpy.typing as npt
+from pydantic_core import to_jsonable_python
 
 from trans_encoder.data import PairSet, Task, TestSet
 from trans_encoder.encoders import BiEncoder, CrossEncoder, Cuts, Scorer, count_cuts, load_encoder
@@ -38,14 +39,7 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the evaluation as plain values, ready for JSON."""
-        return {
-            "task": self.task,
-            "models": list(self.models),
-            "scores": self.scores,
-            "average": self.average,
-            "counts": self.counts,
-            "cuts": {model: asdict(cuts) for model, cuts in self.cuts.items()},
-        }
+        return {**to_jsonable_python(self), "average": self.average}
 
 
 def evaluate(models: Model | Sequence[Model], task: Task | TestSet | PairSet | Mapping[str, TestSet]) -> Evaluation:

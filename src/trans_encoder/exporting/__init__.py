@@ -69,7 +69,7 @@ def _add_graph(encoder: Encoder, folder: Path, *, int8: bool, dev: TestSet | Pai
             weights.unlink()
         write_json(graphs / NOTE, {**note, "file": small.name, "precision": "int8"})
         loss = measure_loss(encoder, load_encoder(folder), dev=dev)
-        note |= {"file": small.name, "precision": "int8", "loss": loss.to_dict()}
+        note |= {"file": small.name, "precision": "int8", "loss": loss}
     write_json(graphs / NOTE, note)
 
 

@@ -1,7 +1,7 @@
 """Dynamic 8-bit quantisation of a graph, and what it costs."""
 
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from pydoc_data.topics import topics  # ships with every Python, so there is always text to compare on
 from typing import Any
@@ -36,10 +36,6 @@ class Loss:
         if self.before is None or self.after is None:
             return f"{text} of {self.data}"
         return f"{self.before:.2f} before, {self.after:.2f} after on {self.data}; {text}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, ready for JSON."""
-        return asdict(self)
 
 
 def quantise(graph: Path, out: Path) -> None:

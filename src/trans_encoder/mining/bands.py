@@ -3,8 +3,9 @@
 from typing import Literal, get_args
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from trans_encoder.config import Frozen
 from trans_encoder.errors import ConfigurationError
 
 Band = Literal["near", "middle", "far", "random", "parts"]
@@ -13,15 +14,13 @@ DEPTH = 1000
 """The deepest rank at which a neighbour is taken."""
 
 
-class Mix(BaseModel):
+class Mix(Frozen):
     """Shares of the bands among the mined pairs; they are divided by their sum.
 
     In a search over more than 1000 sentences, near neighbours are at ranks 1-10, middle ones at 11-100 and far ones at
     101-1000 (see `rank_limits`). A random pair joins any two sentences of the text; parts are two overlapping
     or neighbouring parts of one sentence.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     near: float = Field(default=0, ge=0)
     """Share of near neighbours."""

@@ -11,6 +11,7 @@ def _both_kinds(label: str, **asks: Any) -> tuple[Heading, ...]:
 
 _SELF, _MUTUAL = _both_kinds("self"), _both_kinds("mutual", way="mutual")
 _START = heading("start", way="start")
+_KINDS = (heading("bi", kind="bi"), heading("cross", kind="cross"))
 _ALONE = (_START, *_SELF)
 _ALL = (*_ALONE, *_MUTUAL)
 
@@ -145,7 +146,7 @@ STUDIES: dict[str, Study] = {
                 *(_pairs(share) for share in (0.125, 0.25, 0.5, 1.0)),
                 *(_pairs(1.0, extra) for extra in (0.4, 0.8, 1.2)),
             ),
-            columns=(heading("bi", kind="bi"), heading("cross", kind="cross")),
+            columns=_KINDS,
             models=("SimCSE-BERT-base",),
             seeds=3,
             note="Averages of the seven STS sets. The paper's best was about 80% extra (30,000 pairs).",
@@ -180,8 +181,7 @@ STUDIES: dict[str, Study] = {
                 for cross, bi in (("bce", "mse"), ("bce", "bce"), ("mse", "mse"), ("mse", "bce"), ("bce", "log-cosh"))
             ),
             columns=(
-                heading("bi", kind="bi"),
-                heading("cross", kind="cross"),
+                *_KINDS,
                 heading("fit", measure="fit"),
                 heading("outcome", measure=None),
             ),

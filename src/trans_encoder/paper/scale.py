@@ -49,7 +49,8 @@ class Scale:
 
     def settings(self, preset: str) -> dict[str, Any]:
         """Return the settings of a preset that the scale changes."""
-        return {f"{kind}.epochs": self._epochs(PRESETS[preset][kind]["epochs"]) for kind in ("cross", "bi")}
+        epochs = {f"{kind}.epochs": PRESETS[preset][kind]["epochs"] for kind in ("cross", "bi")}
+        return {key: 1 if self.smoke else max(1, round(self.fraction * count)) for key, count in epochs.items()}
 
     def limits(self) -> dict[str, Any]:
         """Return the settings that the scale has the last word on."""
@@ -58,9 +59,6 @@ class Scale:
     def seeds(self, count: int) -> int:
         """Scale a number of seeds."""
         return min(count, _SMOKE_SEEDS) if self.smoke else count
-
-    def _epochs(self, count: int) -> int:
-        return 1 if self.smoke else max(1, round(self.fraction * count))
 
 
 def _shortened(test: TestSet) -> TestSet:

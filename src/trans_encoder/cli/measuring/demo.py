@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,10 +23,9 @@ _FIGURES = ("Spearman", "recall@1", "MRR")
 
 def demo(
     model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="MODEL", help="A PLM or bi-encoder, instead of those that are fetched."),
+        str | None, typer.Option(metavar="MODEL", help="A PLM or bi-encoder, instead of those that are fetched.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where everything goes.")] = Path(".demo"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where everything goes.")] = Path(".demo"),
     json: Json = False,
 ) -> None:
     """Search the Python reference, then train a bi-encoder and a cross-encoder on it and measure both.
@@ -57,12 +57,12 @@ def _answers(answers: "Answers") -> Shown:
 def gains(figures: Mapping[str, "Figures"]) -> str:
     """Say plainly where the trained models are above the start, and where below it."""
     start = next(name for name in figures if name != "TF-IDF")
-    before = figures[start].to_dict().values()
+    before = astuple(figures[start])
     told = [
         f"{name} "
         + ", ".join(
             f"{value - old:+.1f} in {figure}"
-            for figure, value, old in zip(_FIGURES, figures[name].to_dict().values(), before, strict=True)
+            for figure, value, old in zip(_FIGURES, astuple(figures[name]), before, strict=True)
         )
         for name in ("our bi-encoder", "our cross-encoder")
     ]
@@ -82,7 +82,7 @@ def _shown(done: "Demo") -> Shown:
     for name in _FIGURES:
         table.add_column(name, justify="right")
     for method, figures in done.figures.items():
-        table.add_row(method, *(f"{value:.1f}" for value in figures.to_dict().values()))
+        table.add_row(method, *(f"{value:.1f}" for value in astuple(figures)))
     layout = Layout(done.run)
     command = ["trans-encoder", "train", "--text", "YOUR-TEXT", *done.learners, "--out", "runs/mine"]
     return [

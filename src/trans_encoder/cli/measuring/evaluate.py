@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from trans_encoder.cli.options import DataDir, Json, Loading, Models
-from trans_encoder.cli.output import print_result, score_table, tell_cuts
+from trans_encoder.cli.output import print_result, say_all_cuts, score_table
 from trans_encoder.cli.reading import Reading
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import show_progress
@@ -14,8 +14,8 @@ from trans_encoder.progress import show_progress
 
 def evaluate(
     models: Models,
-    task: Annotated[str | None, typer.Option("--task", help="sts, sts-b, sick-r, qqp, qnli or mrpc.")] = None,
-    test: Annotated[list[Path] | None, typer.Option("--test", metavar="FILE", help="Your own labelled pairs.")] = None,
+    task: Annotated[str | None, typer.Option(help="sts, sts-b, sick-r, qqp, qnli or mrpc.")] = None,
+    test: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Your own labelled pairs.")] = None,
     data_dir: DataDir = None,
     *,
     reading: Reading,
@@ -40,7 +40,7 @@ def evaluate(
             tests = {str(file): reading.test_set(file) for file in test or []}
         encoders = loading.load(models)
         result = run(encoders, tests)
-    tell_cuts(result.cuts)
+    say_all_cuts(result.cuts)
     shown = {**result.scores, "average": result.average}
     title = f"{result.task}: {' + '.join(result.models)}"
     caption = "an ensemble: the mean of the models' scores" if len(models) > 1 else None

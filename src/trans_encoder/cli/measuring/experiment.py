@@ -13,12 +13,8 @@ from trans_encoder.progress import show_progress
 if TYPE_CHECKING:
     from trans_encoder.paper.table import Table
 
-_OPTIONS = {
-    "name": "the experiment's NAME",
-    "members": "--models",
-    "seed": "--seeds (how many, from 42 on)",
-    **{name: f"--{name.replace('_', '-')}" for name in ("models", "out", "data_dir", "scale", "preset", "seeds")},
-}
+_OPTIONS = ("models", "out", "data_dir", "scale", "preset", "seeds")
+_OTHERS = {"name": "the experiment's NAME", "members": "--models", "seed": "--seeds (how many, from 42 on)"}
 
 
 def experiment(
@@ -57,7 +53,7 @@ def experiment(
         return
     if name is None:
         raise typer.BadParameter("give the NAME of an experiment; --list explains them")
-    settings = read_settings(assignments, options=_OPTIONS)
+    settings = read_settings(assignments, options=_OPTIONS, others=_OTHERS)
     with show_progress():
         table = run(name, models or [], out=out, data_dir=data_dir, scale=scale, preset=preset, seeds=seeds, **settings)
     print_result({**table.to_dict(), "out": str(out / name)}, as_json=json, shown=_sheet(table))

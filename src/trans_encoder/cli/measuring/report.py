@@ -12,7 +12,7 @@ from trans_encoder.cli.output import print_result
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders; several are shown side by side.")],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="The page; report.html in the first run if not given.")
+        Path | None, typer.Option(metavar="FILE", help="The page; report.html in the first run if not given.")
     ] = None,
     json: Json = False,
 ) -> None:

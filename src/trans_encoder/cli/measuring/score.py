@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from trans_encoder.cli.options import Json, Loading, Model, Models, Pairs
-from trans_encoder.cli.output import print_result, tell_cuts
+from trans_encoder.cli.output import print_result, say_all_cuts
 from trans_encoder.cli.reading import Reading
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import show_progress
@@ -16,7 +16,7 @@ def score(
     model: Model,
     pairs: Pairs,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write pairs and scores: .jsonl, .csv or .parquet.")
+        Path | None, typer.Option(metavar="FILE", help="Write pairs and scores: .jsonl, .csv or .parquet.")
     ] = None,
     probability: Annotated[
         bool,
@@ -54,8 +54,9 @@ def score(
         cuts = {} if isinstance(encoder, Ensemble) else {model: count_cuts(encoder, read)}
         if out is not None:
             write_pairs(read.with_scores(scores), out)
+    say_all_cuts(cuts)
     about = {"model": model, "kind": encoder.kind, "count": len(read), "of": "probability" if probability else "score"}
-    result = {**about, "mean": float(scores.mean()), "cuts": tell_cuts(cuts)}
+    result = {**about, "mean": float(scores.mean()), "cuts": cuts}
     if out is not None:
         shown = f"{out}: {len(read)} pairs, mean score {result['mean']:.4f}"
         print_result({**result, "out": str(out)}, as_json=json, shown=shown)
@@ -67,7 +68,7 @@ def score(
 def label(
     models: Models,
     pairs: Pairs,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The Parquet file to write.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The Parquet file to write.")],
     *,
     reading: Reading,
     loading: Loading,
@@ -90,11 +91,12 @@ def label(
         labels.save(out)
         encoders = [teacher for teacher in teachers if not isinstance(teacher, Ensemble)]
         cuts = {encoder.name: count_cuts(encoder, read) for encoder in encoders}
+    say_all_cuts(cuts)
     result = {
         "teachers": models,
         "count": len(read),
         "mean": float(labels.scores.mean()),
-        "cuts": tell_cuts(cuts),
+        "cuts": cuts,
         "out": str(out),
     }
     print_result(result, as_json=json, shown=f"{out}: {len(read)} pairs, mean label {result['mean']:.4f}")

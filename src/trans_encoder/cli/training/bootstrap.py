@@ -11,34 +11,29 @@ from trans_encoder.cli.reading import Reading, TextPath, TextReading
 from trans_encoder.config import PoolingMode
 from trans_encoder.progress import show_progress
 
-_NAMES = ("text", "model", "out", "objective", "teacher", "preset", "dev", "pooling", "seed", "trust_remote_code")
-_OPTIONS = {name: f"--{name.replace('_', '-')}" for name in _NAMES}
+_OPTIONS = ("text", "model", "out", "objective", "teacher", "preset", "dev", "pooling", "seed", "trust_remote_code")
 
 
 def bootstrap(
     text: TextPath,
-    model: Annotated[str, typer.Option("--model", metavar="PLM", help="A folder or hub name of any encoder.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="The model goes to FOLDER/bi.")],
+    model: Annotated[str, typer.Option(metavar="PLM", help="A folder or hub name of any encoder.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The model goes to FOLDER/bi.")],
     objective: Annotated[
         Literal["simcse", "mirror", "neighbours", "similarities"] | None,
         typer.Option(
-            "--objective",
             help="What is alike: views by dropout (simcse, the default), masked views, adjacent sentences, or "
-            "what the teachers score high (similarities, the default with teachers).",
+            "what the teachers score high (similarities, the default with teachers)."
         ),
     ] = None,
     teacher: Annotated[
-        list[str] | None,
-        typer.Option("--teacher", metavar="MODEL", help="A bi-encoder whose similarities are learnt; repeatable."),
+        list[str] | None, typer.Option(metavar="MODEL", help="A bi-encoder whose similarities are learnt; repeatable.")
     ] = None,
     preset: Annotated[
-        Literal["small", "paper"], typer.Option("--preset", help="For small encoders on a CPU, or as published.")
+        Literal["small", "paper"], typer.Option(help="For small encoders on a CPU, or as published.")
     ] = "small",
     dev: DevFile = None,
-    pooling: Annotated[
-        PoolingMode | None, typer.Option("--pooling", help="mean, unless the model says otherwise.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides the order of the text and dropout.")] = 42,
+    pooling: Annotated[PoolingMode | None, typer.Option(help="mean, unless the model says otherwise.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Decides the order of the text and dropout.")] = 42,
     assignments: PlanSettings = None,
     *,
     layout: TextReading,

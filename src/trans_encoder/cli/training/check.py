@@ -1,6 +1,6 @@
 """`trans-encoder check`: validate everything a run needs, print its plan and a time estimate, train nothing."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -51,12 +51,12 @@ def _as_dict(job: "Job", plan: "Plan", *, begun: bool) -> dict[str, Any]:
         "pairs": {"source": job.origin, "count": job.count},
         "dev": {"name": job.dev.name, "count": len(job.dev.pairs), "metric": job.dev.metric} if job.dev else None,
         "tests": {name: len(test.pairs) for name, test in job.tests.items()},
-        "out": None if job.out is None else str(job.out),
+        "out": job.out,
         "begun": begun,
-        "config": plan.config.model_dump(mode="json"),
-        "notes": list(plan.notes),
-        "stages": [asdict(stage) for stage in plan.stages],
-        "lengths": [asdict(length) for length in plan.lengths],
+        "config": plan.config,
+        "notes": plan.notes,
+        "stages": plan.stages,
+        "lengths": plan.lengths,
         "seconds": plan.seconds,
     }
 

@@ -12,7 +12,7 @@ from trans_encoder.progress import show_progress
 
 def ensemble(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the ensemble is saved.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the ensemble is saved.")],
     json: Json = False,
 ) -> None:
     """Save the team of a finished run, and the encoders among its teachers, as one ensemble.

@@ -13,14 +13,13 @@ from trans_encoder.progress import show_progress
 
 def export(
     model: Model,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write; a model there is replaced.")],
-    to: Annotated[Literal["safetensors", "onnx"], typer.Option("--to", help="The format.")] = "safetensors",
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to write; a model there is replaced.")],
+    to: Annotated[Literal["safetensors", "onnx"], typer.Option(help="The format.")] = "safetensors",
     int8: Annotated[
         bool, typer.Option("--int8", help="With --to onnx: 8-bit weights, for speed on a CPU; the loss is measured.")
     ] = False,
     dev: Annotated[
-        Path | None,
-        typer.Option("--dev", metavar="FILE", help="Labelled pairs that the loss of --int8 is measured on."),
+        Path | None, typer.Option(metavar="FILE", help="Labelled pairs that the loss of --int8 is measured on.")
     ] = None,
     columns: Columns = None,
     kind: KindOption = None,
@@ -44,8 +43,8 @@ def export(
         folder = run(encoder, out, to=to, int8=int8, dev=test)
     loss = read_loss(folder) if int8 else None
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    result = {"model": model, "kind": encoder.kind, "format": to, "int8": int8, "out": str(folder), "bytes": size}
-    result["loss"] = loss.to_dict() if loss else None
+    result = {"model": model, "kind": encoder.kind, "format": to, "int8": int8, "out": folder, "bytes": size}
+    result["loss"] = loss
     form = f"{to} in 8 bits" if int8 else to
     shown = f"{folder}: {encoder.kind}-encoder as {form}, {size / 1e6:.1f} MB" + (f"; {loss}" if loss else "")
     print_result(result, as_json=json, shown=shown)

@@ -19,27 +19,26 @@ from trans_encoder.cli.reading import Reading
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import show_progress
 
-_NAMES = ("model", "kind", "out", "preset", "dev", "seed", "trust_remote_code")
-_OPTIONS = {name: f"--{name.replace('_', '-')}" for name in _NAMES}
+_OPTIONS = ("model", "kind", "out", "preset", "dev", "seed", "trust_remote_code")
 
 
 def learn(
     labels: Annotated[
         Path, typer.Argument(metavar="LABELS", help="Pairs with a score each: Parquet, JSONL, TSV, CSV, .gz too.")
     ],
-    model: Annotated[str, typer.Option("--model", metavar="STUDENT", help="What the student starts from.")],
-    kind: Annotated[Literal["bi", "cross"], typer.Option("--kind", help="What the student becomes.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="The model goes to FOLDER/bi or FOLDER/cross.")],
+    model: Annotated[str, typer.Option(metavar="STUDENT", help="What the student starts from.")],
+    kind: Annotated[Literal["bi", "cross"], typer.Option(help="What the student becomes.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The model goes to FOLDER/bi or FOLDER/cross.")],
     score_range: Annotated[
         str | None,
         typer.Option("--range", metavar="LOW,HIGH", help="Scores are from LOW to HIGH, such as 0,5; mapped to 0,1."),
     ] = None,
-    preset: Annotated[str, typer.Option("--preset", metavar="NAME", help="Settings as in train.")] = "small",
+    preset: Annotated[str, typer.Option(metavar="NAME", help="Settings as in train.")] = "small",
     dev: DevFile = None,
     pooling: Pooling = None,
     *,
     prompts: PromptOptions,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides new weights, order and dropout.")] = 42,
+    seed: Annotated[int, typer.Option(min=0, help="Decides new weights, order and dropout.")] = 42,
     assignments: PlanSettings = None,
     reading: Reading,
     trust_remote_code: TrustRemoteCode = False,

@@ -16,22 +16,19 @@ if TYPE_CHECKING:
 
 def mine(
     text: TextPath,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Write pairs: .jsonl, .csv or .parquet.")],
-    pairs: Annotated[int, typer.Option("--pairs", metavar="N", min=1, help="How many pairs to mine.")] = 10_000,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="BI", help="A bi-encoder, to mine dense neighbours too.")
-    ] = None,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Write pairs: .jsonl, .csv or .parquet.")],
+    pairs: Annotated[int, typer.Option(metavar="N", min=1, help="How many pairs to mine.")] = 10_000,
+    model: Annotated[str | None, typer.Option(metavar="BI", help="A bi-encoder, to mine dense neighbours too.")] = None,
     *,
     prompts: PromptOptions,
     method: Annotated[
-        list[str] | None,
-        typer.Option("--method", help="Find neighbours by lexical or dense search; repeatable. By default both."),
+        list[str] | None, typer.Option(help="Find neighbours by lexical or dense search; repeatable. By default both.")
     ] = None,
     mix: MixOption = None,
     max_per_sentence: Annotated[
-        int | None, typer.Option("--max-per-sentence", metavar="N", min=1, help="A sentence is in at most N pairs.")
+        int | None, typer.Option(metavar="N", min=1, help="A sentence is in at most N pairs.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which pairs are drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Decides which pairs are drawn.")] = 0,
     layout: TextReading,
     skip_bad: SkipBad = False,
     trust_remote_code: TrustRemoteCode = False,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trans_encoder.cli.groups import JobOptions
-from trans_encoder.cli.output import Shown, print_result, score_table, tell_cuts
+from trans_encoder.cli.output import Shown, print_result, say_all_cuts, score_table
 from trans_encoder.progress import show_progress
 from trans_encoder.ranks import from_first_rank, is_first_rank, joined_ranks
 
@@ -46,7 +46,8 @@ def train(options: JobOptions) -> None:
         counted = count_test_cuts(result.folder, job.tests) if job.tests and is_first_rank() else {}
         page = from_first_rank(lambda: write_report([result.folder]))
     cuts = {_called(key, alone=len(result.members) == 1): cut for key, cut in counted.items()}
-    told = {**_as_dict(result, tests, page), "cuts": tell_cuts(cuts, of="test sets, ")}
+    say_all_cuts({f"test sets, {model}": cut for model, cut in cuts.items()})
+    told = {**_as_dict(result, tests, page), "cuts": cuts}
     print_result(told, as_json=options.json, shown=_shown(result, tests, page))
 
 
@@ -70,15 +71,15 @@ def _called(key: "ModelKey", *, alone: bool) -> str:
 
 def _as_dict(result: "Result", tests: Mapping[str, Mapping[str, float]], page: Path) -> dict[str, Any]:
     return {
-        "out": str(result.folder),
+        "out": result.folder,
         "metric": result.metric,
-        "members": {name: member.model_dump() for name, member in result.members.items()},
-        "ensemble": dict(result.ensemble),
-        "helped": dict(result.helped),
-        "to_ship": {kind: str(folder) for kind, folder in result.to_ship.items()},
+        "members": result.members,
+        "ensemble": result.ensemble,
+        "helped": result.helped,
+        "to_ship": result.to_ship,
         "summary": result.summary,
-        "notes": list(result.notes),
-        "report": str(page),
+        "notes": result.notes,
+        "report": page,
         "tests": tests,
     }
 
