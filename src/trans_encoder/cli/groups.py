@@ -25,12 +25,9 @@ from trans_encoder.config import Inputs
 
 _KEYS = {
     **{name: f"inputs.{name}" for name in Inputs.model_fields},
+    **{name: name for name in ("ask", "preset", "seed", "trust_remote_code")},
     "model": "members",
     "teacher": "teachers",
-    "ask": "ask",
-    "preset": "preset",
-    "seed": "seed",
-    "trust_remote_code": "trust_remote_code",
     "engine": "engine.name",
     "workers": "engine.workers",
     "ray_address": "engine.ray_address",

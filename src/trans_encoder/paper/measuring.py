@@ -7,6 +7,7 @@ from statistics import fmean
 import numpy as np
 
 from trans_encoder.config import MemberConfig
+from trans_encoder.data import Scores
 from trans_encoder.distill.labels import PseudoLabels
 from trans_encoder.encoders.losses import logit_gradients
 from trans_encoder.evaluation.ensembles import mean_scores
@@ -28,19 +29,21 @@ class Measurer:
 
     def answer(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> float | None:
         """Return the number that a cell asks for about these members; None if there is none."""
+        if question.measure is None:
+            return None
+        if question.measure == "test":
+            return self._test(question, members, seed=seed)
+        folder = self.models.run(question, members, seed=seed).folder
         match question.measure:
-            case "test":
-                return self._test(question, members, seed=seed)
             case "dev":
-                return self._dev(question, members, seed=seed)
+                return self._dev(folder, question, name=str(members[0].name))
             case "fit":
-                return self._fit(self._folder(question, members, seed=seed))
+                labels, scores = _first_cross_encoders(folder)
+                return spearman(scores, labels)
             case "gradient":
-                return self._gradient(self._folder(question, members, seed=seed), fifth=question.fifth)
+                return self._gradient(folder, fifth=question.fifth)
             case "hours":
-                stages = self._folder(question, members, seed=seed).stages.values()
-                return sum(stage.seconds for stage in stages) / 3600
-        return None
+                return sum(stage.seconds for stage in folder.stages.values()) / 3600
 
     def _test(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> float | None:
         """Return the score on one test set, or the mean over all of the task's; several members are an ensemble."""
@@ -61,29 +64,24 @@ class Measurer:
                 learners = self.team if question.way == "mutual" else [member]
                 return self.models.run(question, learners, seed=seed).best(str(member.name), question.kind)
 
-    def _folder(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> Run:
-        """Return the folder of the run that the members made together."""
-        return self.models.run(question, members, seed=seed).folder
-
-    def _dev(self, question: Question, members: Sequence[MemberConfig], *, seed: int) -> float | None:
-        """Return the best dev score of a cycle, or the start's."""
-        folder, name = self._folder(question, members, seed=seed), str(members[0].name)
+    def _dev(self, folder: Run, question: Question, *, name: str) -> float | None:
+        """Return a member's best dev score of a cycle, or its start's."""
         if question.cycle == 0:
             return folder.start_scores.get(name) if question.kind == "bi" else None
         wanted = (question.cycle, name, question.kind)
         judged = [each.score for each in folder.history if (each.cycle, each.member, each.kind) == wanted]
         return max(judged, default=None)
 
-    def _fit(self, folder: Run) -> float:
-        """Return how closely the first cross-encoders follow the labels that they learnt from, over all pairs."""
-        labels, learnt = (PseudoLabels.open(each.path) for each in folder.layout.label_files()[:2])
-        # Not `learnt.scores`: anchored, they would be the labels themselves in part.
-        return spearman(mean_scores(list(learnt.by_teacher.values())), labels.scores)
-
     def _gradient(self, folder: Run, *, fifth: int | None) -> float:
         """Return the mean absolute gradient, x100, that the loss leaves on the logits of the first cross-encoders."""
-        labels, learnt = (PseudoLabels.open(each.path) for each in folder.layout.label_files()[:2])
-        scores = mean_scores(list(learnt.by_teacher.values()))
-        left = np.abs(logit_gradients(folder.config["cross"]["loss"], scores, labels.scores))
-        by_label = np.array_split(left[np.argsort(labels.scores, kind="stable")], 5)
+        labels, scores = _first_cross_encoders(folder)
+        left = np.abs(logit_gradients(folder.config["cross"]["loss"], scores, labels))
+        by_label = np.array_split(left[np.argsort(labels, kind="stable")], 5)
         return 100 * float((left if fifth is None else by_label[fifth]).mean())
+
+
+def _first_cross_encoders(folder: Run) -> tuple[Scores, Scores]:
+    """Return the labels that the first cross-encoders learnt from, and how they then scored the same pairs."""
+    labels, learnt = (PseudoLabels.open(each.path) for each in folder.layout.label_files()[:2])
+    # Not `learnt.scores`: anchored, they would be the labels themselves in part.
+    return labels.scores, mean_scores(list(learnt.by_teacher.values()))

@@ -118,20 +118,20 @@ def kept_place(training: Sequence[ValidatedLine], *, keep_last: bool) -> int:
     return len(training) - 1 if keep_last else max(range(len(training)), key=lambda at: (training[at].score, -at))
 
 
-def score_chart(checkpoints: Sequence[ValidatedLine], *, start: float | None, keep_last: bool = False) -> ScoreChart:
+def score_chart(
+    trainings: Sequence[Sequence[ValidatedLine]], *, start: float | None, keep_last: bool = False
+) -> ScoreChart:
     """Lay the trainings of one member side by side: the steps of each begin where the last one ended."""
-    trainings: dict[tuple[int, str], list[ValidatedLine]] = {}
-    for checkpoint in checkpoints:
-        trainings.setdefault((checkpoint.cycle, checkpoint.kind), []).append(checkpoint)
-    total = sum(training[-1].step for training in trainings.values())
-    scores = [checkpoint.score for checkpoint in checkpoints] + ([] if start is None else [start])
+    total = sum(training[-1].step for training in trainings)
+    scores = [checkpoint.score for training in trainings for checkpoint in training]
+    scores += [] if start is None else [start]
     x, y = Scale(0, total, 40, WIDTH - 10), scale_around(scores, start=ScoreChart.height - 34, stop=22)
     segments, ends, done = [], dict[int, list[float]](), 0
-    for (cycle, kind), training in trainings.items():
+    for training in trainings:
         marks = [(x(done + one.step), y(one.score), _describe(one)) for one in training]
         kept = marks[kept_place(training, keep_last=keep_last)]
-        segments.append(Segment(kind, polyline([mark[:2] for mark in marks]), marks, kept))
-        ends.setdefault(cycle, []).extend((x(done), x(done + training[-1].step)))
+        segments.append(Segment(training[0].kind, polyline([mark[:2] for mark in marks]), marks, kept))
+        ends.setdefault(training[0].cycle, []).extend((x(done), x(done + training[-1].step)))
         done += training[-1].step
     cycles = [(cycle, min(places), max(places)) for cycle, places in ends.items()]
     return ScoreChart(x, y, segments, cycles, None if start is None else y(start))

@@ -145,26 +145,27 @@ class RunView:
     @cached_property
     def score_charts(self) -> list[tuple[str, ScoreChart]]:
         """The judged checkpoints of each member."""
-        history, starts = self.folder.history, self.folder.start_scores
+        by_member: dict[str, list[list[ValidatedLine]]] = {}
+        for training in self._trainings:
+            by_member.setdefault(training[0].member, []).append(training)
+        starts, keep_last = self.folder.start_scores, self.is_label_free
         return [
-            (
-                member,
-                score_chart(
-                    [one for one in history if one.member == member],
-                    start=starts.get(member),
-                    keep_last=self.is_label_free,
-                ),
-            )
-            for member in dict.fromkeys(checkpoint.member for checkpoint in history)
+            (member, score_chart(trainings, start=starts.get(member), keep_last=keep_last))
+            for member, trainings in by_member.items()
         ]
 
     @cached_property
     def kept_checkpoints(self) -> list[ValidatedLine]:
         """The checkpoint of each training that was kept: the next teacher."""
+        return [each[kept_place(each, keep_last=self.is_label_free)] for each in self._trainings]
+
+    @cached_property
+    def _trainings(self) -> list[list[ValidatedLine]]:
+        """The judged checkpoints of each training, in the order of time."""
         trainings: dict[tuple[str, int, str], list[ValidatedLine]] = {}
         for one in self.folder.history:
             trainings.setdefault((one.member, one.cycle, one.kind), []).append(one)
-        return [each[kept_place(each, keep_last=self.is_label_free)] for each in trainings.values()]
+        return list(trainings.values())
 
     @cached_property
     def ridges(self) -> list[tuple[str, RidgeChart]]:
