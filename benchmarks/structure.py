@@ -30,7 +30,7 @@ NEW_FEATURES = {
     "answers": (
         "answers/",
         "cli/answers/",
-        "cli/measuring/demo.py::_answers",
+        "cli/measuring/demo.py::_answers gains",
         "cli/reading.py::read_corpus",
         "data/corpus.py",
         "demo/run.py::Answers first_answers",
@@ -43,6 +43,7 @@ NEW_FEATURES = {
         "config/run_config.py::_teachers_named RunConfig.teachers RunConfig.lexical RunConfig.ask RunConfig.scale",
         "config/run_config.py::RunConfig.merge RunConfig.calibrate RunConfig.keep_agreed",
         "data/pairs.py::swapped",
+        "data/wording.py::matched_words _share",
         "distill/labels.py::_scored on_scale_of agreed Consensus _Stored Known Cached",
         "distill/preparing.py::ScoreHeldOut",
         "distill/team.py::_with_wording merge_of",
@@ -54,6 +55,7 @@ NEW_FEATURES = {
         "pipelines/planning.py::_teaching",
         "report/labels.py::members _on_known_scales",
         "teachers/checks.py::_check_plain",
+        "teachers/asking.py",
         "teachers/frozen.py",
         "teachers/scales.py",
     ),
@@ -71,7 +73,7 @@ NEW_FEATURES = {
     ),
     "lengths and prompts": (
         "cli/groups.py::JobOptions.prompts",
-        "cli/jobs.py::_with_prompts",
+        "cli/jobs.py::_with_members",
         "cli/options.py::MaxTokens Prompt1 Prompt2 PromptOption PromptOptions choose_prompts",
         "cli/output.py::say_all_cuts say_cuts",
         "config/participants.py::_Prompted",
@@ -153,6 +155,7 @@ NEW_FEATURES = {
         "data/readers.py::_alike with_other_columns _free _as_column _beside",
     ),
     "pairs that are all alike are refused": ("data/pairs.py::all_alike check_varied",),
+    "labels by several passes with dropout": ("config/run_config.py::RunConfig.passes", "encoders/passes.py"),
     "a first cycle on a share of the pairs": (
         "config/run_config.py::RunConfig.first_share",
         "distill/run.py::first_pairs",
@@ -160,6 +163,7 @@ NEW_FEATURES = {
     "the STS pool out of its parts, with its unscored inputs": ("data/tasks.py::_STS_UNSCORED _pool_notes",),
     "Windows and macOS, locales without UTF-8": (
         "cli/options.py::as_text",
+        "config/participants.py::_DEVICE names_device",
         "cli/output.py::accept_all_characters is_unicode",
         "files.py::_RENAME_WAITS _SYNC_MODE _NO_FOLDER_SYNC _rename",
     ),
@@ -169,9 +173,10 @@ NEW_FEATURES = {
     ),
     "times over all attempts at a stage": ("runs/stages.py::_Attempts attempted _earlier_seconds _note",),
     "runs of other versions and models that cannot be run are refused": (
-        "encoders/loading.py::check_layout",
+        "encoders/loading.py::_refuse_folder_of_models check_layout",
         "runs/claims.py::_other_format",
     ),
+    "a guessed pooling is told": ("encoders/bi.py::_warn_of_guess", "encoders/known.py::copy_of"),
     "results on the dev set in model cards": ("distill/cards.py::_evaluation",),
     "a note on models too large for the preset small": ("encoders/loading.py::parameter_count",),
     "the speed-ups can be switched off, and are compared with the plain passes": (
