@@ -82,14 +82,15 @@ def duplicates(
             names, crosses = models_of(Result.open(run))
         options: dict[str, Any] = {"id_column": id_column, "column": column, "skip_bad": skip_bad}
         other = None
+        prompts: list[Prompts] | None
         if against is not None and not names and is_index(against) and not is_index(source):
             other = Index.open(against, prompts=prompts_of(against, None, asked), trust_remote_code=trust_remote_code)
-            names, prompts = other.manifest.models, list(other.prompts)
+            names, prompts = other.manifest.models, [*other.prompts]
         else:
             prompts = prompts_of(source, names, asked)
         opened = _opened(source, out / "index", names, prompts, options, trust_remote_code=trust_remote_code)
         if against is not None and other is None:
-            names, prompts = opened.manifest.models, list(opened.prompts)
+            names, prompts = opened.manifest.models, [*opened.prompts]
             other = _opened(against, out / "against", names, prompts, options, trust_remote_code=trust_remote_code)
         deciding: dict[str, Any] = {"precision": precision, "threshold": threshold, "flips": flips}
         found = find_duplicates(opened, cross=crosses, against=other, **deciding)
