@@ -85,6 +85,12 @@ def test_a_cross_encoder_that_has_not_learnt_is_neither_shipped_nor_in_the_ensem
     assert len(ensemble_run(tmp_path / "run", out=tmp_path / "team").parts) == 3
 
 
+def test_a_file_without_a_column_of_scores_is_refused_with_the_names_that_are_known(bert, pairs, tmp_path):
+    (tmp_path / "llm.csv").write_text("question1,question2,rating\na b c,d e f,3\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"has no scores; .* a column called score or similarity"):
+        distil(pairs, str(bert), teachers=[str(tmp_path / "llm.csv")], out=tmp_path / "run", **RUN)
+
+
 def test_an_object_that_scores_no_pairs_is_refused(bert, pairs, tmp_path):
     for wrong in (BiEncoder.load(bert).model, 0.5):
         with pytest.raises(ConfigurationError, match=f"{type(wrong).__name__} cannot score pairs; give a model's name"):

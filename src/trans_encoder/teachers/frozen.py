@@ -17,6 +17,7 @@ import numpy as np
 
 from trans_encoder.config import BM25, FUNCTION, LEXICAL, SCORE_FILES, TOKENS, TeacherConfig, free_name
 from trans_encoder.data import PairSet, Scores, matched_words, shared_wording
+from trans_encoder.data.columns import SCORE_NAMES
 from trans_encoder.encoders import BiEncoder, Scorer, checked_name, find_kind
 from trans_encoder.encoders.matching import match_tokens
 from trans_encoder.errors import ConfigurationError, DataError
@@ -104,7 +105,8 @@ class ScoreFile:
         pairs = PairSet.read(self.path)
         if pairs.scores is None:
             raise ConfigurationError(
-                f"teacher {self.path} has no scores; expected a file with two texts and a score in each row"
+                f"teacher {self.path} has no scores; expected two texts in each row and a column called "
+                f"{' or '.join(SCORE_NAMES)}"
             )
         found: dict[tuple[str, str], float] = {}
         for first, second, score in pairs.rows():
