@@ -46,7 +46,7 @@ def collect(config: RunConfig, pairs: PairSet, tests: dict[str, TestSet], *, wei
     first = label(training, [member.start])
     with tempfile.TemporaryDirectory() as folder:
         options = TrainingOptions(Path(folder, "cross"), seed=seed, judge=judge)
-        student = member.plm.load_cross(seed=seed)
+        student = member.plm.load(seed=seed)
         cross = train(student, first.labelled, plan=config.cross, options=options, both_orders=True).encoder
         assert isinstance(cross, CrossEncoder)
         second = label(training, [cross])

@@ -18,9 +18,11 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 from made_pairs import made_pairs
 from measuring import timed
 
+from trans_encoder.config import make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.distill.labels import SHARD_PAIRS, LabelShard, cut, parts
-from trans_encoder.distill.work import Label
+from trans_encoder.distill.work import Cycle, Label
+from trans_encoder.runs import Layout
 from trans_encoder.runs.run import Run
 from trans_encoder.runs.stages import Stage
 from trans_encoder.runs.workers.processes import side_by_side
@@ -29,12 +31,12 @@ from trans_encoder.teachers import ModelRef
 
 def label(folder: Path, teacher: ModelRef, *, count: int, workers: int) -> float:
     """Label the pairs of a folder with a number of workers; return the seconds."""
-    pairs = folder / "pairs.arrow"
-    work = Label(pairs, (teacher,), cycle=1)
+    cycle = Cycle(1, Layout(folder), make_config([teacher.source]))
+    work, pairs = Label(cycle, (teacher,), by_starts=True), cycle.pairs
     shards = list(cut(pairs, teacher, count=count, cycle=1))
     with (
         side_by_side(workers) as engine,
-        Run.claim(folder / f"{workers}", config={}, origin={}, engine=engine, advance=lambda _: None) as run,
+        Run.claim(folder / f"{workers}", config={}, origin={}, engine=engine) as run,
     ):
         warm = [Stage(f"warm-{number}", {}, LabelShard(pairs, teacher, 0, 64, 1)) for number in range(2 * workers)]
         run.complete(warm)
@@ -54,7 +56,7 @@ def main() -> None:
         folder = Path(temporary)
         pairs = PairSet.read(arguments.file, scores=False) if arguments.file else made_pairs(arguments.pairs)
         pairs = pairs.between(0, arguments.pairs)
-        pairs.save(folder / "pairs.arrow")
+        pairs.save(Layout(folder).pairs())
         teacher = ModelRef("teacher", arguments.kind, arguments.model, max_tokens=64, device="cpu")
         seconds = {n: label(folder, teacher, count=len(pairs), workers=n) for n in (1, 2)}
         labels = [(folder / str(n) / "labels.parquet").read_bytes() for n in seconds]

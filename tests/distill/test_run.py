@@ -262,7 +262,7 @@ def taught(mutual):
     config = make_config(json.loads((mutual / "config.json").read_text())["members"])
     member = assemble(config)[0]
     folder = mutual / "cycle-1" / member.name
-    return member.with_bi(member.start.at(folder / "bi", pooling=None)).with_cross(member.plm.at(folder / "cross"))
+    return member.with_student("bi", folder / "bi").with_student("cross", folder / "cross")
 
 
 def body(encoder):

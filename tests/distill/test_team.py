@@ -79,14 +79,14 @@ def test_members_are_immutable_and_load_what_they_name(bert, roberta):
     )
     (member,) = assemble(config)
     assert isinstance(member.bi.load(), BiEncoder)
-    cross = member.plm.load_cross(seed=1)
+    cross = member.plm.load(seed=1)
     assert isinstance(cross, CrossEncoder)
     assert (member.bi.load().max_tokens, cross.max_tokens) == (config.bi.max_tokens, config.cross.max_tokens)
     with pytest.raises(RunError, match="no cross-encoder yet"):
         member.teacher("cross")
-    taught = member.with_cross(member.plm)
-    assert (taught.teacher("cross"), member.cross) == (member.plm, None)
-    assert taught.with_bi(member.plm).start == member.start
+    taught = member.with_student("cross", bert)
+    assert (taught.teacher("cross").source, member.cross) == (str(bert), None)
+    assert taught.with_student("bi", bert).start == member.start
 
 
 def test_a_fingerprint_changes_with_the_weights(tmp_path, tiny_model):

@@ -47,7 +47,7 @@ def test_a_runs_setting_reaches_its_models_and_is_no_part_of_its_identity(bert):
     for config, kind in ((plain, PlainRunner), (fast, FastRunner)):
         (member,) = assemble(config)
         assert type(member.start.load().runner) is kind
-        assert type(member.plm.load_cross(seed=0).runner) is kind
+        assert type(member.plm.load().runner) is kind
     assert plain.model_dump() == fast.model_dump()
 
 

@@ -228,7 +228,7 @@ def test_a_place_that_cannot_be_written_is_a_clear_error(again):
 
 def test_only_errors_of_the_runs_own_storage_are_called_so(tmp_path):
     def fail_with(error):
-        with Run.claim(tmp_path / "run", config={}, origin={}, advance=lambda _: None):
+        with Run.claim(tmp_path / "run", config={}, origin={}):
             raise error
 
     for error in (

@@ -146,7 +146,7 @@ def test_blocks_of_tokens_are_the_tokens_of_the_whole(bert, pairs, monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path):
-    with Run.claim(tmp_path / "run", config={}, origin={}, advance=lambda _: None) as opened:
+    with Run.claim(tmp_path / "run", config={}, origin={}) as opened:
         yield opened
 
 
@@ -240,7 +240,7 @@ def test_a_rank_with_other_inputs_than_the_first_is_refused_and_named(tmp_path, 
     monkeypatch.setattr(claims, "from_first_rank", lambda decide: ({}, {"pairs": "theirs"}))
     with (
         pytest.raises(RunError, match=f"(?s)do not agree.*{platform.node()}, pairs: was 'theirs', now 'ours'"),
-        Run.claim(tmp_path / "run", config={}, origin={"pairs": "ours"}, advance=lambda _: None),
+        Run.claim(tmp_path / "run", config={}, origin={"pairs": "ours"}),
     ):
         pass
 

@@ -1,7 +1,7 @@
 """The end of a run: choose among the cycles, save the chosen models, and report whether it helped."""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -12,6 +12,7 @@ from trans_encoder.distill.cycle import CycleStages
 from trans_encoder.distill.judges import Comparison, Judge, can_judge
 from trans_encoder.distill.selection import LEARNT, Candidate, Verdict, choose, choose_by_views, idle_cycles, verdict_of
 from trans_encoder.distill.team import Member, Team, knows_labels
+from trans_encoder.distill.work import Cycle
 from trans_encoder.encoders import KNOWN, Kind
 from trans_encoder.files import atomic_folder
 from trans_encoder.ranks import is_first_rank
@@ -31,64 +32,61 @@ from trans_encoder.runs import (
 from trans_encoder.teachers import ModelRef
 
 
-def idle(team: Team, steps: CycleStages, *, cycle: int) -> int:
+def idle(team: Team, stages: CycleStages) -> int:
     """Count the cycles up to this one since any member's encoder was better than all before it, its start included.
 
     Bi-encoders whose harm the judge cannot see do not count; if there are no others, no cycle counts as idle.
     """
+    cycle = stages.cycle
     return min(
         (
-            idle_cycles(_candidates(member, kind, layout=steps.layout, cycles=cycle))
+            idle_cycles(_candidates(member, kind, cycle))
             for member in team
-            for kind in steps.config.kinds
-            if kind == "cross" or can_judge(member, steps.judge)
+            for kind in cycle.config.kinds
+            if kind == "cross" or can_judge(member, cycle.judge)
         ),
         default=0,
     )
 
 
-def conclude(team: Team, steps: CycleStages, pairs: PairSet, *, cycles: int, notes: Sequence[str]) -> None:
+def conclude(team: Team, stages: CycleStages, pairs: PairSet, *, notes: Sequence[str]) -> None:
     """Choose each member's best models (independently for each kind), keep them and write the result."""
-    judge = steps.judge
+    cycle, layout, later = stages.cycle, stages.layout, stages.later
+    judge, kinds, remined = cycle.judge, cycle.config.kinds, stages.miner is not None
     measure = f"{judge.name} x100 {judge.basis}" if judge else None
-    remined = steps.miner is not None
     facts = Facts(
-        steps.config,
+        cycle.config,
         pairs_count=len(pairs),
         pairs_hash=pairs.hash,
         measure=measure,
         remined=remined,
-        knows_labels=knows_labels(team, steps.frozen),
+        knows_labels=knows_labels(team, cycle.frozen),
     )
-    layout, kinds = steps.layout, steps.config.kinds
-    results: dict[str, MemberResult] = {}
-    kept: dict[Kind, list[ModelRef]] = {kind: [] for kind in kinds}
-    stages = []
+    results, keeping = {}, []
     for member in team:
         chosen: dict[Kind, Chosen] = {}
         for kind in kinds:
-            start, *trained = _candidates(member, kind, layout=layout, cycles=cycles)
+            start, *trained = _candidates(member, kind, cycle)
             if kind == "cross":
                 best = choose(trained)
             else:
                 best = choose_by_views(start, trained, else_start=not can_judge(member, judge))
-            place = layout.best(member.name if len(team) > 1 else None, kind)
-            stages.append(_keep(best, start, place=place, steps=steps, facts=facts))
+            place = _place(member, kind, cycle)
+            keeping.append(_keep(best, start, place=place, stages=stages, facts=facts))
             evidence = (best if best.cycle else trained[-1]).evidence
-            verdict = _compare(member, best, start, kind=kind, judge=judge)
-            helped = (verdict_of(evidence) if evidence else verdict).helped
+            known = Comparison(kind, start.score, best.score, best.agreement, _may_be_strong(member))
+            verdict = verdict_of(evidence) if evidence else judge.compare(known) if judge else Verdict.NOT_KNOWN
             chosen[kind] = Chosen(
                 folder=layout.name(place),
                 cycle=best.cycle,
                 step=best.step,
                 score=best.score,
-                helped=helped,
+                helped=verdict.helped,
                 agreement=best.agreement,
                 evidence=evidence,
                 flips=best.flips,
                 merged=best.merged,
             )
-            kept[kind].append(best.model.at(place, pooling=None, max_tokens=None))
         results[member.name] = MemberResult(
             source=member.given.source,
             start_score=start.score,
@@ -96,32 +94,16 @@ def conclude(team: Team, steps: CycleStages, pairs: PairSet, *, cycles: int, not
             cross=chosen.get("cross"),
             start_flips=start.flips,
         )
-    steps.folder.complete(stages)
-    unseen = [member.name for member in team if not can_judge(member, judge)]
-    trainings = [
-        training
-        for member in team
-        for kind in kinds
-        for training in _trainings(member, kind, layout=layout, cycles=cycles)
-    ]
-    work = Conclude(
-        results=results,
-        starts=tuple(member.given for member in team),
-        kept={kind: tuple(models) for kind, models in kept.items()},
-        cycles=cycles,
-        judge=judge,
-        strong=tuple(member.name for member in team if _may_be_strong(member)),
-        kept_starts={
-            name: layout.name(layout.student(cycles, name, "bi")) for name in unseen if results[name].bi.cycle == 0
-        },
-        notes=(
-            *notes,
-            *training_notes(trainings, remined=remined, later=None if steps.later is None else len(steps.later)),
-            *([] if any(each.bi.evidence for each in results.values()) else _floor(layout, judge)),
-        ),
+    stages.folder.complete(keeping)
+    trainings = [training for member in team for kind in kinds for training in _trainings(member, kind, cycle)]
+    told = (
+        *notes,
+        *training_notes(trainings, remined=remined, later=None if later is None else len(later)),
+        *([] if any(each.bi.evidence for each in results.values()) else _floor(layout, judge)),
     )
-    digests = {stage.name: steps.folder.manifest.digest(stage.name) for stage in stages}
-    steps.folder.complete([steps.stage(layout.result, work, best=digests, notes=work.notes)])
+    digests = {stage.name: stages.folder.manifest.digest(stage.name) for stage in keeping}
+    work = Conclude(cycle, results, told)
+    stages.folder.complete([stages.stage(layout.result, work, best=digests, notes=told)])
 
 
 def _may_be_strong(member: Member) -> bool:
@@ -129,37 +111,33 @@ def _may_be_strong(member: Member) -> bool:
     return member.supervised or member.given.source in KNOWN
 
 
-def _compare(member: Member, best: Candidate, start: Candidate, *, kind: Kind, judge: Judge | None) -> Verdict:
-    """Compare a member's kept model with its start."""
-    if judge is None:
-        return Verdict.NOT_KNOWN
-    return judge.compare(Comparison(kind, start.score, best.score, best.agreement, _may_be_strong(member)))
+def _place(member: Member, kind: Kind, cycle: Cycle) -> Path:
+    return cycle.layout.best(member.name if len(cycle.starts) > 1 else None, kind)
 
 
-def _candidates(member: Member, kind: Kind, *, layout: Layout, cycles: int) -> list[Candidate]:
+def _candidates(member: Member, kind: Kind, cycle: Cycle) -> list[Candidate]:
     """Return the start and what each cycle made; a cross-encoder has no start and is compared with the bi-encoder's."""
-    start = read_record(StartRecord, layout.start).root[member.name]
+    start = read_record(StartRecord, cycle.layout.start).root[member.name]
     found = [Candidate(member.given, cycle=0, step=0, score=start.score, flips=start.flips)]
-    for training in _trainings(member, kind, layout=layout, cycles=cycles):
-        folder = layout.student(training.cycle, member.name, kind)
-        model = (member.start if kind == "bi" else member.plm).at(folder, pooling=None, max_tokens=None)
+    for training in _trainings(member, kind, cycle):
+        model = member.student(kind, cycle.layout.student(training.cycle, member.name, kind))
         merged = None if training.merged == 1 else training.merged
         learnt = training.agreement, training.evidence, training.flips, merged
         found.append(Candidate(model, training.cycle, training.best_step, training.best_score, *learnt))
     return found
 
 
-def _trainings(member: Member, kind: Kind, *, layout: Layout, cycles: int) -> list[TrainingRecord]:
-    places = (layout.student(cycle, member.name, kind) for cycle in range(1, cycles + 1))
+def _trainings(member: Member, kind: Kind, cycle: Cycle) -> list[TrainingRecord]:
+    places = (cycle.layout.student(number, member.name, kind) for number in range(1, cycle.number + 1))
     return [read_record(TrainingRecord, training_record(place)) for place in places]
 
 
-def _keep(best: Candidate, start: Candidate, *, place: Path, steps: CycleStages, facts: Facts) -> Stage:
+def _keep(best: Candidate, start: Candidate, *, place: Path, stages: CycleStages, facts: Facts) -> Stage:
     trained = training_record(Path(best.model.source))
     lengths = learnt_lengths(read_record(TrainingRecord, trained)) if best.cycle else None
     card = write_card(best, start, facts=facts, lengths=lengths)
     work = Keep(best.model, is_start=best.cycle == 0, card=card)
-    return steps.stage(place, work, by="owner", model=steps.digest(best.model), card=identity(card))
+    return stages.stage(place, work, by="owner", model=stages.digest(best.model), card=identity(card))
 
 
 @dataclass(frozen=True)
@@ -189,92 +167,83 @@ class Keep:
 class Conclude:
     """Score the ensembles and write the result."""
 
+    cycle: Cycle
+    """The last one."""
     results: Mapping[str, MemberResult]
-    starts: tuple[ModelRef, ...]
-    kept: Mapping[Kind, tuple[ModelRef, ...]]
-    cycles: int
-    judge: Judge | None
-    strong: tuple[str, ...]
-    """Members whose starts may be stronger than shared wording."""
-    kept_starts: Mapping[str, str]
-    """Members whose starts are kept because no student is known to be better, and where the last student is."""
     notes: tuple[str, ...]
 
     def __call__(self, path: Path) -> None:
         """Write the result."""
-        helped: dict[str, bool | None] = {kind: self._verdict(kind).helped for kind in self.kept}
-        ensemble = self._ensemble()
+        judge, kinds = self.cycle.judge, self.cycle.config.kinds
+        ensemble = self._ensemble(judge) if judge is not None and len(self.results) > 1 else {}
         if not is_first_rank():
             return
         result = ResultRecord(
-            metric=self.judge.name if self.judge else None,
-            cycles=self.cycles,
+            metric=judge.name if judge else None,
+            cycles=self.cycle.number,
             members=self.results,
             ensemble=ensemble,
-            helped=helped,
-            summary=" ".join(self._summary(kind) for kind in self.kept),
+            helped={kind: self._verdict(kind).helped for kind in kinds},
+            summary=" ".join(self._summary(kind) for kind in kinds),
             notes=self.notes,
         )
         write_record(path, result)
 
-    def _ensemble(self) -> dict[str, float]:
-        if self.judge is None or len(self.starts) == 1:
-            return {}
-        scores = {"start": self.judge.together(self.starts)}
-        return scores | {kind: self.judge.together(models) for kind, models in self.kept.items()}
+    def _ensemble(self, judge: Judge) -> dict[str, float]:
+        team = self.cycle.starts
+        scores = {"start": judge.together([member.given for member in team])}
+        for kind in self.cycle.config.kinds:
+            scores[kind] = judge.together([member.student(kind, _place(member, kind, self.cycle)) for member in team])
+        return scores
 
-    def _means(self, kind: Kind) -> tuple[float, float] | None:
-        """Return the mean score of the members' starts and of their chosen models."""
-        starts = [result.start_score for result in self.results.values()]
-        chosen = [each.score for result in self.results.values() if (each := result.chosen(kind))]
-        before = [score for score in starts if score is not None]
-        after = [score for score in chosen if score is not None]
-        return (fmean(before), fmean(after)) if self.judge and before and after else None
+    def _chosen(self, kind: Kind) -> dict[str, Chosen]:
+        return {name: chosen for name, result in self.results.items() if (chosen := result.chosen(kind))}
 
-    def _agreement(self, kind: Kind) -> float | None:
-        """Return how far the chosen cross-encoders have learnt, where nothing tells more of them."""
-        chosen = [each.agreement for result in self.results.values() if (each := result.chosen(kind))]
-        known = [agreement for agreement in chosen if agreement is not None]
-        return fmean(known) if kind == "cross" and known else None
+    def _means(self, kind: Kind) -> Comparison:
+        """Return the members' means: of their starts, their chosen models and how far those have learnt."""
+        chosen = self._chosen(kind).values()
+        return Comparison(
+            kind,
+            start=_mean(result.start_score for result in self.results.values()),
+            kept=_mean(each.score for each in chosen),
+            # The scores of bi-encoders tell more.
+            agreement=_mean(each.agreement for each in chosen) if kind == "cross" else None,
+            supervised=any(map(_may_be_strong, self.cycle.starts)),
+        )
 
     def _verdict(self, kind: Kind) -> Verdict:
         """Compare the members' means; not known as soon as it is not known of one member."""
-        means = self._means(kind)
-        if self.judge is None or means is None:
-            return Verdict.NOT_KNOWN
-        chosen = [each for result in self.results.values() if (each := result.chosen(kind))]
-        if any(each.helped is None for each in chosen):
+        chosen = self._chosen(kind).values()
+        if self.cycle.judge is None or any(each.helped is None for each in chosen):
             return Verdict.NOT_KNOWN
         if any(each.evidence for each in chosen):
             return Verdict.BETTER if any(each.helped for each in chosen) else Verdict.NOT_BETTER
-        return self.judge.compare(Comparison(kind, *means, self._agreement(kind), bool(self.strong)))
+        return self.cycle.judge.compare(self._means(kind))
 
     def _summary(self, kind: Kind) -> str:
-        means = self._means(kind)
+        judge, means, verdict = self.cycle.judge, self._means(kind), self._verdict(kind)
         name = f"{kind}-encoder" + ("s" if len(self.results) > 1 else "")
-        if means is None or self.judge is None:
+        if judge is None:
             return f"Kept the {name} of the last cycle: without a judge it is not known whether it is better."
-        before, after = means
-        verdict = self._verdict(kind)
         if verdict is Verdict.NOT_KNOWN:
             return self._not_known(kind, name)
         verb = verdict.capitalize()
         if told := self._told(kind):
             kept = "" if verdict is Verdict.BETTER else " The start was kept."
             return f"{verb} {name}: {told}.{kept}"
-        if (agreement := self._agreement(kind)) is not None:
+        if means.agreement is not None:
             return (
-                f"{verb} {name}: agreement with the teachers {agreement:.2f} {self.judge.basis}, "
+                f"{verb} {name}: agreement with the teachers {means.agreement:.2f} {judge.basis}, "
                 f"where {LEARNT:g} tells better from worse."
             )
         if kind == "bi" and all(result.bi.cycle == 0 for result in self.results.values()):
-            start = f"the start ({self.judge.name} {before:.2f} {self.judge.basis})"
+            start = f"the start ({judge.name} {means.start:.2f} {judge.basis})"
             return f"It did not help the {name}: {start} was at least as good as every cycle's, and was kept."
-        return f"{verb} {name}: {self.judge.name} {after:.2f} {self.judge.basis}, the start {before:.2f}."
+        return f"{verb} {name}: {judge.name} {means.kept:.2f} {judge.basis}, the start {means.start:.2f}."
 
     def _told(self, kind: Kind) -> str:
         """Say what views told of each member's student; nothing where none was asked."""
-        found = {name: each.evidence for name, result in self.results.items() if (each := result.chosen(kind))}
+        found = {name: each.evidence for name, each in self._chosen(kind).items()}
         return "; ".join(
             (f"{name}: " if len(found) > 1 else "")
             + f"estimated gain {each.gain:+.2f} ({each.low:+.2f} to {each.high:+.2f}) by {', '.join(each.views)} "
@@ -288,10 +257,14 @@ class Conclude:
             either = " either" if self._verdict("bi") is Verdict.NOT_KNOWN else ""
             return f"Whether the {name} is better than the start is not known{either}."
         told = f" ({told})" if (told := self._told(kind)) else ""
-        if self.kept_starts:
+        layout, judge = self.cycle.layout, self.cycle.judge
+        unseen = [member.name for member in self.cycle.starts if not can_judge(member, judge)]
+        kept = [name for name in unseen if self.results[name].bi.cycle == 0]
+        if kept:
+            students = (layout.name(layout.student(self.cycle.number, member, "bi")) for member in kept)
             return (
-                f"Kept the original {name} of {' and '.join(self.kept_starts)}: without labels it is not known whether "
-                f"the new one is better{told}. The new one is in {' and '.join(self.kept_starts.values())}; "
+                f"Kept the original {name} of {' and '.join(kept)}: without labels it is not known whether "
+                f"the new one is better{told}. The new one is in {' and '.join(students)}; "
                 f"--set selection=last puts it in best/."
             )
         if told:
@@ -300,6 +273,11 @@ class Conclude:
             f"Not known whether the {name} became better: without labels that can be told only of starts that are "
             f"weaker than shared wording. Kept what has the best label-free score; give a dev set to be sure."
         )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def _floor(layout: Layout, judge: Judge | None) -> list[str]:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -12,7 +12,7 @@ from pydantic import PrivateAttr
 from trans_encoder.config import RunConfig, TeacherConfig
 from trans_encoder.data import PairSet, check_varied
 from trans_encoder.distill.conclusion import conclude, idle
-from trans_encoder.distill.cycle import CycleStages, run_cycle
+from trans_encoder.distill.cycle import Cycle, CycleStages, run_cycle, run_in_turn
 from trans_encoder.distill.judges import Judge, choose_judge, harm_notes, has_learnt
 from trans_encoder.distill.preparing import Miner
 from trans_encoder.distill.team import (
@@ -21,7 +21,6 @@ from trans_encoder.distill.team import (
     assemble_teachers,
     check_coverage,
     check_models,
-    embedders_of,
     resolve_members,
     settings_of,
 )
@@ -151,27 +150,22 @@ def run(
     for note in harm_notes(inputs.team, judge, inputs.teachers):
         notes.append(note)
         logger.warning(note)
-    settings = settings_of(config, place)
-    asked = inputs.held_out is not None and any(vote.ask == 1 for vote in inputs.teachers)
     first, later = first_pairs(config, pairs, miner=miner)
-    renewed = config.cycles - 1 if miner is not None else 1 if later is not None else 0
-    team, teachers = inputs.team, inputs.teachers
-    embedders = {model.name for member in team for model in embedders_of(member, team, teachers)}
-    embedded = len(embedders) if config.in_batch else 0
-    stages = partial(_stage_count, config, renewed=renewed, asked=asked, embedded=embedded)
     with (
-        progress("stages of the run", total=stages(config.cycles)) as advance,
-        Run.claim(place, config=settings, origin=inputs.origin, engine=engine, advance=advance) as folder,
+        progress("trainings of the run", total=config.cycles * len(config.kinds) * len(inputs.team)) as advance,
+        Run.claim(place, config=settings_of(config, place), origin=inputs.origin, engine=engine) as folder,
     ):
         note_environment(folder.layout.environment, device=best_device())
-        steps = CycleStages(folder, config, judge, miner, later, inputs.held_out, inputs.teachers)
-        team, cycles = _run_cycles(steps.prepare(inputs.team, first), steps)
-        if cycles < config.cycles:
-            notes.append(f"stopped after cycle {cycles} of {config.cycles}: nothing more was gained for any member")
+        cycle = Cycle(1, folder.layout, config, judge, inputs.teachers)
+        stages = CycleStages(folder, cycle, miner, later, inputs.held_out, advance)
+        team = _run_cycles(stages.prepare(inputs.team, first), stages)
+        if stages.cycle.number < config.cycles:
+            notes.append(
+                f"stopped after cycle {stages.cycle.number} of {config.cycles}: nothing more was gained for any member"
+            )
             logger.warning(notes[-1])
-            advance(stages(config.cycles) - stages(cycles))
-        steps.finish()
-        conclude(team, steps, pairs, cycles=cycles, notes=notes)
+        stages.finish()
+        conclude(team, stages, pairs, notes=notes)
     return Result.open(out)
 
 
@@ -229,27 +223,14 @@ def first_pairs(config: RunConfig, pairs: PairSet, *, miner: Miner | None) -> tu
     return pairs.sample(max(2, round(config.first_share * len(pairs))), seed=config.seed), pairs
 
 
-def _run_cycles(team: Team, steps: CycleStages) -> tuple[Team, int]:
-    """Run the cycles until nothing is gained any more; return the team and how many there were."""
-    config = steps.config
-    for cycle in range(1, config.cycles + 1):
-        team = run_cycle(team, steps, cycle=cycle)
-        first_of_few = cycle == 1 and steps.later is not None  # all pairs may gain what some did not
-        if 0 < config.patience <= idle(team, steps, cycle=cycle) and not first_of_few:
+def _run_cycles(team: Team, stages: CycleStages) -> Team:
+    """Run the cycles until nothing is gained any more."""
+    config = stages.cycle.config
+    run_one = run_in_turn if config.strategy == "sequential-ensemble" else run_cycle
+    for number in range(1, config.cycles + 1):
+        stages.begin(number, team)
+        team = run_one(team, stages)
+        first_of_few = number == 1 and stages.later is not None  # all pairs may gain what some did not
+        if 0 < config.patience <= idle(team, stages) and not first_of_few:
             break
-    return team, cycle
-
-
-def _stage_count(config: RunConfig, cycles: int, *, renewed: int, asked: bool, embedded: int) -> int:
-    """Count pairs and starts, the labels and trainings of each cycle, the history, the kept models and the result.
-
-    Each start that loses common directions is one stage more, and so are the frozen teachers' scores of held-out pairs.
-    Pairs that are mined again, or are new in the second cycle, are one stage more in each of these `renewed` cycles,
-    and so are the start's labels of them, and what each of the `embedded` models makes of their sentences.
-    """
-    kinds, members = len(config.kinds), len(config.members)
-    labelled_again = config.anchor or config.teachers or config.scale not in (None, "none")
-    again = min(cycles - 1, renewed) * ((2 if labelled_again else 1) + embedded)
-    labellings = members if config.strategy == "sequential-ensemble" else 1
-    cleared = sum(bool(member.directions) for member in config.members)
-    return 2 + asked + cleared + embedded + cycles * kinds * (labellings + members) + again + 1 + kinds * members + 1
+    return team

@@ -48,13 +48,14 @@ class Member:
         """Return the member with another first bi-encoder to label with and to start students from."""
         return replace(self, start=start, bi=start)
 
-    def with_bi(self, bi: ModelRef) -> Self:
-        """Return the member with a new bi-encoder."""
-        return replace(self, bi=bi)
+    def student(self, kind: Kind, place: Path) -> ModelRef:
+        """Return a reference to the encoder that a student became; it is saved with its own pooling and length."""
+        return (self.start if kind == "bi" else self.plm).at(place, pooling=None, max_tokens=None)
 
-    def with_cross(self, cross: ModelRef) -> Self:
-        """Return the member with a new cross-encoder."""
-        return replace(self, cross=cross)
+    def with_student(self, kind: Kind, place: Path) -> Self:
+        """Return the member with the encoder that its latest student became."""
+        student = self.student(kind, place)
+        return replace(self, bi=student) if kind == "bi" else replace(self, cross=student)
 
     def teacher(self, kind: Kind) -> ModelRef:
         """Return the latest encoder of a kind."""

@@ -162,12 +162,12 @@ class MinePairs:
         }
         with (
             progress("mining", total=2 if keep_text else 1) as advance,
-            Run.claim(layout.root, config=config, origin=origin, advance=advance) as mining,
+            Run.claim(layout.root, config=config, origin=origin) as mining,
         ):
             stages = [mining.stage(layout.mined, {**config, **origin}, self, by="owner")]
             if keep_text:
                 stages.append(mining.stage(layout.text, {"text": origin["text"]}, self.text.save, by="owner"))
-            mining.complete(stages)
+            mining.complete(stages, advance=advance)
         return PairSet.open(mined_pairs(layout.mined))
 
     def __call__(self, path: Path) -> None:

@@ -113,9 +113,9 @@ def learn(
         work.load()  # a model that cannot be used fails before anything is written
     with (
         progress("learning", total=1) as advance,
-        Run.claim(folder, config=work.config(), origin=inputs, advance=advance) as run,
+        Run.claim(folder, config=work.config(), origin=inputs) as run,
     ):
-        run.complete([run.stage(run.layout.trained(kind), inputs, work)])
+        run.complete([run.stage(run.layout.trained(kind), inputs, work)], advance=advance)
     made = Layout(Path(out)).trained(kind)
     return load_encoder(made, kind=kind, device=config.given_device, trust_remote_code=config.trust_remote_code)
 
@@ -218,6 +218,6 @@ class Learn:
             device=config.given_device,
             trust_remote_code=config.trust_remote_code,
         )
-        student = model.load_cross(seed=config.seed) if self.kind == "cross" else model.load()
+        student = model.load(seed=config.seed)
         check_length(student.model, self.plan.given_tokens, name=member.bi)
         return student

@@ -158,7 +158,7 @@ def _stages(
     member: Member, config: RunConfig, pairs: PairSet, judged_count: int
 ) -> Iterator[PlannedStage | PlannedLength]:
     for kind in config.kinds:
-        encoder = member.start.load() if kind == "bi" else member.plm.load_cross(seed=config.seed)
+        encoder = (member.start if kind == "bi" else member.plm).load(seed=config.seed)
         plan, both = (config.bi, False) if kind == "bi" else (config.cross, config.both_orders)
         per_score = _seconds_per_score(encoder, pairs)
         labelling = f"label with the {kind}-encoder"

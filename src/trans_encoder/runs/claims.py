@@ -5,7 +5,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -86,27 +86,30 @@ def _other_format(path: Path, version: object) -> str:
     )
 
 
-def refuse_changes(path: Path, changed: Sequence[str]) -> None:
-    """Refuse to continue a run with other settings or inputs, and list them."""
-    if changed:
-        raise RunError(
-            "\n  ".join([f"{path} was begun with other settings or inputs:", *changed])
-            + "\nGive the same again to continue this run, or another folder (--out) to begin a new one"
-        )
-
-
-def check_begun(path: Path, *, config: Mapping[str, Any], origin: Mapping[str, Any] | None) -> bool:
-    """Refuse a folder as `Run.claim` would, but write nothing; return whether a run has been begun in it.
+def unchanged(layout: Layout, config: Mapping[str, Any], origin: Mapping[str, Any] | None) -> Manifest:
+    """Return the manifest of a run, new or begun with these settings and inputs; refuse others, and list them.
 
     Without an `origin` only the settings are compared.
     """
+    manifest = Manifest.read(layout)
+    # Both are empty in a new folder. The configuration alone may be there after a kill, or the manifest be lost.
+    old, begun = read_object(layout.config) or config, manifest.origin or origin or {}
+    changed = differences(old, config) + ([] if origin is None else differences(begun, origin))
+    if changed:
+        raise RunError(
+            "\n  ".join([f"{layout.root} was begun with other settings or inputs:", *changed])
+            + "\nGive the same again to continue this run, or another folder (--out) to begin a new one"
+        )
+    manifest.origin = dict(begun)
+    return manifest
+
+
+def check_begun(path: Path, *, config: Mapping[str, Any], origin: Mapping[str, Any] | None) -> bool:
+    """Refuse a folder as `Run.claim` would, but write nothing; return whether a run has been begun in it."""
     check_owned(path, config)
     layout = Layout(path)
     with locked(layout) if layout.lock.exists() else nullcontext():
-        manifest, old = Manifest.read(layout), read_object(layout.config) or config
-        begun = manifest.origin or origin
-        changed = [] if origin is None or begun is None else differences(begun, origin)
-        refuse_changes(path, differences(old, config) + changed)
+        unchanged(layout, config, origin)
     return layout.manifest.exists()
 
 

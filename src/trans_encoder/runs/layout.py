@@ -1,7 +1,6 @@
 """Every name in a run folder; no other module spells one out."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +13,7 @@ _FROM_TEXT = "from-text"
 _PAIRS = "pairs.arrow"
 _TRAINING = "training.json"
 _SCRATCH = ".training"
-_CYCLE, _LABELS = re.compile(r"cycle-(\d+)"), re.compile(r"labels-(bi|cross)\.parquet")
+_LABELS = re.compile(r"cycle-(\d+)/labels-(bi|cross)\.parquet")
 BEGINNINGS = {_FROM_TEXT, LOCK, CONFIG + PARTIAL, MANIFEST + PARTIAL}
 """What a folder may hold whose run was killed before its manifest was written."""
 
@@ -27,6 +26,16 @@ class LabelsAt(NamedTuple):
     path: Path
 
 
+class _Place:
+    """A file or folder of a run whose name is always the same."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def __get__(self, layout: "Layout", _: type["Layout"]) -> Path:
+        return layout.root.joinpath(*self._names)
+
+
 @dataclass(frozen=True)
 class Layout:
     """The places of everything in a run folder."""
@@ -37,66 +46,40 @@ class Layout:
         """Return a path as stages are named: relative to the run folder, with forward slashes."""
         return path.relative_to(self.root).as_posix()
 
-    @property
-    def config(self) -> Path:
-        """The configuration as resolved."""
-        return self.root / CONFIG
+    config = _Place(CONFIG)
+    """The configuration as resolved."""
+    environment = _Place(ENVIRONMENT)
+    """Versions, platform and device."""
+    manifest = _Place(MANIFEST)
+    """The finished stages and what the run is made from."""
+    lock = _Place(LOCK)
+    """Locked by the process that owns the run."""
+    start = _Place("start.json")
+    """The members' first bi-encoders and their scores."""
+    held_out = _Place("held-out.parquet")
+    """The frozen teachers' scores of the held-out pairs."""
+    history = _Place("history.jsonl")
+    """One line per validated checkpoint."""
+    result = _Place("result.json")
+    """The chosen models and their scores."""
+    page = _Place("report.html")
+    """The report."""
 
-    @property
-    def environment(self) -> Path:
-        """Versions, platform and device."""
-        return self.root / ENVIRONMENT
-
-    @property
-    def manifest(self) -> Path:
-        """The finished stages and what the run is made from."""
-        return self.root / MANIFEST
-
-    @property
-    def lock(self) -> Path:
-        """Locked by the process that owns the run."""
-        return self.root / LOCK
-
-    @property
-    def start(self) -> Path:
-        """The members' first bi-encoders and their scores."""
-        return self.root / "start.json"
-
-    @property
-    def held_out(self) -> Path:
-        """The frozen teachers' scores of the held-out pairs."""
-        return self.root / "held-out.parquet"
-
-    @property
-    def history(self) -> Path:
-        """One line per validated checkpoint."""
-        return self.root / "history.jsonl"
-
-    @property
-    def result(self) -> Path:
-        """The chosen models and their scores."""
-        return self.root / "result.json"
-
-    @property
-    def page(self) -> Path:
-        """The report."""
-        return self.root / "report.html"
-
-    def pairs(self, cycle: int | None = None) -> Path:
-        """Return the training pairs of all cycles, or those that a later cycle mined for itself."""
-        return (self.root if cycle is None else self._cycle(cycle)) / _PAIRS
+    def pairs(self, cycle: int = 1) -> Path:
+        """Return the training pairs that all cycles begin with (1), or those that a later cycle has for itself."""
+        return (self.root if cycle == 1 else self._cycle(cycle)) / _PAIRS
 
     def labels(self, cycle: int, kind: Kind, *, learner: str | None = None) -> Path:
         """Return the labels that the encoders of a kind made in a cycle, for all members or for one learner."""
         return (self._cycle(cycle) / learner if learner else self._cycle(cycle)) / f"labels-{kind}.parquet"
 
     def start_labels(self, cycle: int) -> Path:
-        """Return the labels that the members' first bi-encoders give to the pairs which a later cycle mined."""
-        return self._cycle(cycle) / "start-labels.parquet"
+        """Return the labels that the members' first bi-encoders give to the pairs of a cycle."""
+        return self.labels(1, "bi") if cycle == 1 else self._cycle(cycle) / "start-labels.parquet"
 
-    def embeddings(self, model: str, *, cycle: int | None = None) -> Path:
-        """Return a bi-encoder's embeddings of the training pairs' sentences, or of those that a later cycle mined."""
-        return (self.root if cycle is None else self._cycle(cycle)) / "embeddings" / f"{model}.npy"
+    def embeddings(self, model: str, cycle: int = 1) -> Path:
+        """Return a bi-encoder's embeddings of the sentences of a cycle's pairs."""
+        return (self.root if cycle == 1 else self._cycle(cycle)) / "embeddings" / f"{model}.npy"
 
     def cleared_start(self, member: str) -> Path:
         """Return a member's first bi-encoder without common directions, where these are removed."""
@@ -124,23 +107,16 @@ class Layout:
 
     def label_files(self) -> list[LabelsAt]:
         """Every label file, in the order in which they were made."""
-        return sorted(self._label_files())
-
-    def _label_files(self) -> Iterator[LabelsAt]:
-        for path in self.root.glob("cycle-*/labels-*.parquet"):
-            cycle, labels = _CYCLE.fullmatch(path.parent.name), _LABELS.fullmatch(path.name)
-            if cycle and labels:
-                yield LabelsAt(int(cycle[1]), labels[1], path)
+        found = [(_LABELS.fullmatch(self.name(path)), path) for path in self.root.glob("cycle-*/labels-*.parquet")]
+        return sorted(LabelsAt(int(name[1]), name[2], path) for name, path in found if name)
 
     def _cycle(self, cycle: int) -> Path:
         return self.root / f"cycle-{cycle}"
 
     # Runs that start from raw text. What precedes the cycles is done in run folders of its own.
 
-    @property
-    def from_text(self) -> Path:
-        """What is done before the cycles."""
-        return self.root / _FROM_TEXT
+    from_text = _Place(_FROM_TEXT)
+    """What is done before the cycles."""
 
     def bootstrap(self, member: str) -> "Layout":
         """Return the run folder of stage 0 of a member that was a bare PLM."""
@@ -159,20 +135,12 @@ class Layout:
         """Return the one encoder of a run folder of stage 0, or of a training on saved labels."""
         return self.root / kind
 
-    @property
-    def tuning_logs(self) -> Path:
-        """Where trackers log stage 0."""
-        return self.root / "logs" / "stage-0"
-
-    @property
-    def mined(self) -> Path:
-        """The mined pairs and the counts of where they came from, in the run folder of the mining."""
-        return self.root / "mined"
-
-    @property
-    def text(self) -> Path:
-        """The text, in the run folder of a mining that later cycles repeat."""
-        return self.root / "text.arrow"
+    tuning_logs = _Place("logs", "stage-0")
+    """Where trackers log stage 0."""
+    mined = _Place("mined")
+    """The mined pairs and the counts of where they came from, in the run folder of the mining."""
+    text = _Place("text.arrow")
+    """The text, in the run folder of a mining that later cycles repeat."""
 
 
 def training_record(encoder: Path) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from trans_encoder.errors import RunError
-from trans_encoder.files import sha256, write_json
+from trans_encoder.files import read_json, sha256, write_json
 from trans_encoder.runs.layout import MANIFEST, Layout
 from trans_encoder.runs.records import FileEntry, StageEntry
 from trans_encoder.runs.stages import Spent, Stage
@@ -51,8 +51,7 @@ class Manifest:
             logger.warning(
                 "%s is missing or was altered; the stage %s is done again", ", ".join(damaged[:3]), stage.name
             )
-        # Through JSON, as the entry was: tuples become lists, integer keys strings.
-        return not damaged and bool(self.entries[stage.name]["inputs"] == json.loads(json.dumps(stage.inputs)))
+        return not damaged and bool(self.entries[stage.name]["inputs"] == as_read(stage.inputs))
 
     def add(self, stage: Stage, spent: Spent) -> None:
         """Add a stage that was just finished."""
@@ -98,14 +97,16 @@ def _table(content: Mapping[str, Any], key: str, layout: Layout) -> dict[str, An
 def read_object(path: Path) -> dict[str, Any]:
     """Read a JSON object; an empty one if there is no such file."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return read_json(path)
     except FileNotFoundError:
         return {}
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise RunError(_damaged(path, str(error))) from error
-    if not isinstance(content, dict):
-        raise RunError(_damaged(path, "not a JSON object"))
-    return content
+
+
+def as_read(inputs: Mapping[str, Any]) -> Any:
+    """Return what a stage is made from as JSON gives it back: tuples become lists, integer keys strings."""
+    return json.loads(json.dumps(inputs))
 
 
 def _damaged(path: Path, reason: str) -> str:

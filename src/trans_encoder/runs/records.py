@@ -82,16 +82,16 @@ class Checkpoint(Record):
     score: float | None
 
 
-class HistoryLine(Record):
-    """A validated checkpoint and the training it belongs to; cycle 0 is the start."""
+class _Place(Record):
+    """Which training of a run; cycle 0 is the start."""
 
     cycle: int
     member: str
     kind: Kind
-    step: int
-    epoch: float
-    loss: float | None
-    score: float | None
+
+
+class HistoryLine(Checkpoint, _Place):
+    """A validated checkpoint and the training it belongs to."""
 
 
 class ValidatedLine(HistoryLine):

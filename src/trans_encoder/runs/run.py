@@ -1,9 +1,8 @@
 """A run folder: `Run.open` reads it, `Run.claim` locks it and completes stages in it."""
 
-import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from trans_encoder.errors import RunError, TransEncoderError
-from trans_encoder.files import write_json
+from trans_encoder.files import read_json, write_json
 from trans_encoder.progress import progress
 from trans_encoder.ranks import from_first_rank, is_first_rank
 from trans_encoder.runs.claims import (
@@ -21,12 +20,11 @@ from trans_encoder.runs.claims import (
     check_place,
     check_shared,
     locked,
-    refuse_changes,
     storage_reason,
+    unchanged,
 )
-from trans_encoder.runs.differences import differences
 from trans_encoder.runs.layout import Layout, scratch, scratch_inputs
-from trans_encoder.runs.manifest import Manifest, damaged_files, read_object
+from trans_encoder.runs.manifest import Manifest, as_read, damaged_files, read_object
 from trans_encoder.runs.records import HistoryLine, ResultRecord, StageEntry, ValidatedLine, read_record
 from trans_encoder.runs.stages import Engine, Spent, Stage, attempted, identity
 from trans_encoder.runs.workers.ranks import local_engine
@@ -49,19 +47,37 @@ class Run:
         return run
 
     @staticmethod
+    @contextmanager
     def claim(
         path: Path,
         *,
         config: Mapping[str, Any],
         origin: Mapping[str, Any],
         engine: Engine | None = None,
-        advance: Callable[[int], None] = lambda _: None,
-    ) -> AbstractContextManager["ClaimedRun"]:
+    ) -> Iterator["ClaimedRun"]:
         """Lock a new or existing run folder; refuse it if it was begun with other settings or inputs.
 
         `origin` holds the hashes of what the run is made from: pairs, dev set, models.
         """
-        return _claimed(path, config=config, origin=origin, engine=engine or local_engine(), advance=advance)
+        begun = False
+        try:
+            with _owned(path, config) if is_first_rank() else nullcontext():
+                manifest = from_first_rank(lambda: _begin(Layout(path), config, origin))
+                check_shared(path)
+                check_agreed(config, origin)
+                begun = True
+                made_from = identity({"config": config, "origin": origin})
+                yield ClaimedRun(path, engine or local_engine(), manifest, made_from)
+        except Exception as error:
+            if begun:
+                check_place(path, error)  # if the folder is gone, the error that follows is not the cause
+            reason = storage_reason(error, path)
+            if reason is None:
+                raise
+            raise RunError(
+                f"cannot write to {path}: {reason}; what is finished is kept. "
+                f"Free some space or repair the folder, then the same command continues"
+            ) from error
 
     @property
     def layout(self) -> Layout:
@@ -115,17 +131,16 @@ class Run:
 
     @cached_property
     def _validated(self) -> list[ValidatedLine]:
-        lines = (line for line in self._history_lines() if line.score is not None)
-        return [ValidatedLine.model_validate(line.model_dump()) for line in lines]
-
-    def _history_lines(self) -> Iterator[HistoryLine]:
-        path = self.layout.history
-        for number, line in enumerate(path.read_text("utf-8").splitlines() if path.exists() else [], start=1):
+        path, found = self.layout.history, []
+        for number, text in enumerate(path.read_text("utf-8").splitlines() if path.exists() else [], start=1):
             try:
-                yield HistoryLine.model_validate_json(line)
+                line = HistoryLine.model_validate_json(text)
             except ValidationError as error:
                 reason = error.errors()[0]["msg"]
                 raise RunError(f"{path}, line {number} cannot be read: {reason}; remove that line") from error
+            if line.score is not None:
+                found.append(ValidatedLine.model_validate(line.model_dump()))
+        return found
 
     @cached_property
     def _manifest(self) -> Manifest:
@@ -149,8 +164,6 @@ class ClaimedRun:
 
     path: Path
     engine: Engine
-    advance: Callable[[int], None]
-    """Called for each finished stage."""
     manifest: Manifest
     identity: str
     """A hash of the run's configuration and origin."""
@@ -164,13 +177,14 @@ class ClaimedRun:
         """Return the stage whose result is at a path of this folder."""
         return Stage(self.layout.name(path), inputs, work, **options)
 
-    def complete(self, stages: Sequence[Stage]) -> None:
-        """Do the work of those of these independent stages that are not finished yet."""
+    def complete(self, stages: Sequence[Stage], *, advance: Callable[[int], None] = lambda _: None) -> None:
+        """Do the work of those of these independent stages that are not finished yet; `advance` counts them all."""
         # Only rank 0 reads the manifest: on shared storage the ranks could see different states of it.
         missing = from_first_rank(lambda: [stage.name for stage in stages if not self.manifest.is_finished(stage)])
         for stage in stages:
             if stage.name not in missing:
-                self._clear(stage)
+                self._clear(stage)  # a kill may have left its scratch folder
+                advance(1)
         todo = [stage for stage in stages if stage.name in missing]
         peak = self._make_parts(todo)
         for stage, spent in self._done(todo):
@@ -178,6 +192,7 @@ class ClaimedRun:
                 check_place(self.path)  # writing would recreate a folder that was unmounted or moved away
                 self.manifest.add(stage, spent._replace(peak_memory_bytes=peak.and_then(spent).peak_memory_bytes))
             self._clear(stage)
+            advance(1)
         self.manifest.entries = from_first_rank(lambda: self.manifest.entries)
 
     def digest(self, path: Path) -> str:
@@ -216,37 +231,6 @@ class ClaimedRun:
     def _clear(self, stage: Stage) -> None:
         if is_first_rank():
             shutil.rmtree(scratch(self.path / stage.name), ignore_errors=True)
-        self.advance(1)
-
-
-@contextmanager
-def _claimed(
-    path: Path,
-    *,
-    config: Mapping[str, Any],
-    origin: Mapping[str, Any],
-    engine: Engine,
-    advance: Callable[[int], None],
-) -> Iterator[ClaimedRun]:
-    begun = False
-    try:
-        with _owned(path, config) if is_first_rank() else nullcontext():
-            manifest = from_first_rank(lambda: _begin(Layout(path), config, origin))
-            check_shared(path)
-            check_agreed(config, origin)
-            begun = True
-            made_from = identity({"config": config, "origin": origin})
-            yield ClaimedRun(path, engine, advance, manifest, made_from)
-    except Exception as error:
-        if begun:
-            check_place(path, error)  # if the folder is gone, the error that follows is not the cause
-        reason = storage_reason(error, path)
-        if reason is None:
-            raise
-        raise RunError(
-            f"cannot write to {path}: {reason}; what is finished is kept. "
-            f"Free some space or repair the folder, then the same command continues"
-        ) from error
 
 
 @contextmanager
@@ -260,11 +244,7 @@ def _owned(path: Path, config: Mapping[str, Any]) -> Iterator[None]:
 
 def _begin(layout: Layout, config: Mapping[str, Any], origin: Mapping[str, Any]) -> Manifest:
     """Compare a run with what it was begun with, and write its configuration and manifest."""
-    manifest = Manifest.read(layout)
-    # Both are empty in a new folder. The configuration alone may be there after a kill, or the manifest be lost.
-    manifest.origin = manifest.origin or dict(origin)
-    old = read_object(layout.config) or config
-    refuse_changes(layout.root, differences(old, config) + differences(manifest.origin, origin))
+    manifest = unchanged(layout, config, origin)
     # The manifest goes last: a folder that has one has a configuration, too.
     write_json(layout.config, config)
     manifest.save()
@@ -273,6 +253,6 @@ def _begin(layout: Layout, config: Mapping[str, Any], origin: Mapping[str, Any])
 
 def _holds(note: Path, inputs: Mapping[str, Any]) -> bool:
     try:
-        return bool(json.loads(note.read_text(encoding="utf-8")) == json.loads(json.dumps(inputs)))
+        return bool(read_json(note) == as_read(inputs))
     except (OSError, ValueError):
         return False

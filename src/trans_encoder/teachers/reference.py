@@ -43,32 +43,15 @@ class ModelRef:
     passes: int = 0
     """How often pairs are scored with dropout, for the mean; 0: once, without it."""
 
-    def load(self) -> Encoder:
-        """Load the model."""
+    def load(self, *, seed: int = 0) -> Encoder:
+        """Load the model; a cross-encoder's head that it does not have yet is drawn from `seed`."""
+        names = ("max_tokens", "device", "trust_remote_code", "fast")
+        settings = {name: getattr(self, name) for name in names}
+        encoder: Encoder
         if self.kind == "cross":
-            return self.load_cross(seed=0)
-        encoder = BiEncoder.load(
-            self.source,
-            pooling=self.pooling,
-            prompts=self.prompts,
-            max_tokens=self.max_tokens,
-            device=self.device,
-            trust_remote_code=self.trust_remote_code,
-            fast=self.fast,
-        )
-        encoder.precision = self.precision
-        return encoder
-
-    def load_cross(self, *, seed: int) -> CrossEncoder:
-        """Load the model as a cross-encoder; a head that it does not have yet is drawn from `seed`."""
-        encoder = CrossEncoder.load(
-            self.source,
-            max_tokens=self.max_tokens,
-            device=self.device,
-            trust_remote_code=self.trust_remote_code,
-            seed=seed,
-            fast=self.fast,
-        )
+            encoder = CrossEncoder.load(self.source, seed=seed, **settings)
+        else:
+            encoder = BiEncoder.load(self.source, pooling=self.pooling, prompts=self.prompts, **settings)
         encoder.precision = self.precision
         return encoder
 
