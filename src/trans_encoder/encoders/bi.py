@@ -22,13 +22,13 @@ from trans_encoder.encoders.batching import assemble, budget_batches, places_in
 from trans_encoder.encoders.known import copy_of, known_pooling
 from trans_encoder.encoders.loading import (
     Loaded,
-    best_device,
     check_layout,
     check_length,
     checked_name,
     explained,
     inference,
     is_sentence_encoder,
+    loading_options,
 )
 from trans_encoder.encoders.prompts import Prompts, Side, choose_prompts, prompt_features
 from trans_encoder.encoders.runners import runner_for
@@ -87,13 +87,8 @@ class BiEncoder(Loaded):
         """
         path = checked_name(name, trust_remote_code=trust_remote_code)
         with explained(name):
-            model = SentenceTransformer(
-                path,
-                device=device or best_device(),
-                trust_remote_code=trust_remote_code,
-                local_files_only=Path(path).exists(),
-                model_kwargs={"dtype": torch.float32, "use_safetensors": True},
-            )
+            options = loading_options(path, device=device, trust_remote_code=trust_remote_code)
+            model = SentenceTransformer(path, **options)
             pooling = pooling or _unsaid_pooling(str(name))
             if pooling is not None:
                 model = _with_pooling(model, pooling)
@@ -214,6 +209,14 @@ class BiEncoder(Loaded):
         return {
             "inputs": [inputs(sentences[group], side=int(sides[group[0]])) for group in groups],
             "place": torch.from_numpy(places_in(groups)[place.reshape(-1, 2)]),
+        }
+
+    def collate_texts(self, texts: Sequence[NDArray[np.int32]]) -> dict[str, Any]:
+        """Build one batch of single texts, cut already: in groups of similar length, and where each text is."""
+        groups = self.runner.split(np.array([len(ids) for ids in texts]) + self.layout.extra)
+        return {
+            "inputs": [assemble([[texts[i]] for i in group], self.layout) for group in groups],
+            "place": torch.from_numpy(places_in(groups)),
         }
 
     def unit_vectors(self, batch: dict[str, Any]) -> Tensor:

@@ -14,11 +14,11 @@ from trans_encoder.data import PairSet, Scores
 from trans_encoder.encoders.batching import assemble, budget_batches, places_in
 from trans_encoder.encoders.loading import (
     Loaded,
-    best_device,
     check_length,
     checked_name,
     explained,
     inference,
+    loading_options,
 )
 from trans_encoder.encoders.runners import runner_for
 from trans_encoder.encoders.tokens import Integers, PairTokeniser, PairTokens, SpecialTokens, longest_first
@@ -65,14 +65,8 @@ class CrossEncoder(Loaded):
         with explained(name), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             has_head = _has_head(path, trust_remote_code=trust_remote_code)
-            model = sentence_transformers.CrossEncoder(
-                path,
-                num_labels=None if has_head else 1,
-                device=device or best_device(),
-                trust_remote_code=trust_remote_code,
-                local_files_only=Path(path).exists(),
-                model_kwargs={"dtype": torch.float32, "use_safetensors": True},
-            )
+            options = loading_options(path, device=device, trust_remote_code=trust_remote_code)
+            model = sentence_transformers.CrossEncoder(path, num_labels=None if has_head else 1, **options)
         if max_tokens is not None:
             check_length(model, max_tokens, name=name)
             model.max_seq_length = max_tokens

@@ -65,22 +65,15 @@ def load_encoder(  # type: ignore[misc]  # the overloads are about `kind` alone
     """
     if has_graph(name):
         return _load_graph(Path(name), kind=kind, pooling=pooling, prompts=prompts, max_tokens=max_tokens)
+    settings: dict[str, Any] = {"device": device, "trust_remote_code": trust_remote_code, "fast": fast}
     if (kind or find_kind(name)) == "bi":
-        return BiEncoder.load(
-            name,
-            pooling=pooling,
-            prompts=prompts,
-            max_tokens=max_tokens,
-            device=device,
-            trust_remote_code=trust_remote_code,
-            fast=fast,
-        )
+        return BiEncoder.load(name, pooling=pooling, prompts=prompts, max_tokens=max_tokens, **settings)
     if pooling is not None or prompts is not None:
         raise ConfigurationError(
             f"{name} is a cross-encoder, which reads both texts at once: pooling and prompts are for bi-encoders. "
             f"Leave them out, or give kind bi (--kind bi) to read it as one"
         )
-    return CrossEncoder.load(name, max_tokens=max_tokens, device=device, trust_remote_code=trust_remote_code, fast=fast)
+    return CrossEncoder.load(name, max_tokens=max_tokens, **settings)
 
 
 def _load_graph(

@@ -88,10 +88,14 @@ def _refuse_folder_of_models(folder: Path) -> None:
 
 
 def _refuse_remote_code(folder: Path, *, name: str | Path, trust_remote_code: bool) -> None:
-    asking = None if trust_remote_code else _wants_remote_code(folder)
-    if asking is not None:
+    if trust_remote_code:
+        return
+    with explained(folder):
+        configs = [(file, json.loads(file.read_text(encoding="utf-8"))) for file in folder.rglob("*config.json")]
+    asking = sorted(file.relative_to(folder) for file, config in configs if "auto_map" in config)
+    if asking:
         raise ConfigurationError(
-            f"model folder {name} asks to run its own code ({asking}); "
+            f"model folder {name} asks to run its own code (auto_map in {asking[0]}); "
             f"read that code, then allow it with --trust-remote-code (trust_remote_code=True)"
         )
 
@@ -137,13 +141,14 @@ def _looks_like_path(name: str) -> bool:
     return drive or name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name or name.endswith("/")
 
 
-def _wants_remote_code(folder: Path) -> str | None:
-    """Return where a model folder asks for code of its own, if anywhere."""
-    with explained(folder):
-        for file in sorted(folder.rglob("*config.json")):
-            if "auto_map" in json.loads(file.read_text(encoding="utf-8")):
-                return f"auto_map in {file.relative_to(folder)}"
-    return None
+def loading_options(path: str, *, device: str | None, trust_remote_code: bool) -> dict[str, Any]:
+    """Return how a model is loaded: in full precision, from safetensors; a folder without a network."""
+    return {
+        "device": device or best_device(),
+        "trust_remote_code": trust_remote_code,
+        "local_files_only": Path(path).exists(),
+        "model_kwargs": {"dtype": torch.float32, "use_safetensors": True},
+    }
 
 
 def check_length(model: torch.nn.Module, max_tokens: int | None, *, name: str | Path) -> None:
@@ -217,13 +222,18 @@ def explained(name: str | Path) -> Iterator[None]:
         ) from error
 
 
+def _place(name: str | Path) -> str:
+    """Return a local folder, or the hub name that it is if there is none."""
+    folder = Path(name).expanduser()
+    return str(folder if folder.exists() else name)
+
+
 def is_sentence_encoder(name: str | Path) -> bool:
     """Return whether a model already embeds sentences, or is a bare PLM that must be tuned first."""
     from sentence_transformers.util import is_sentence_transformer_model
 
-    folder = Path(name).expanduser()
     with explained(name):
-        return bool(is_sentence_transformer_model(str(folder) if folder.exists() else str(name)))
+        return bool(is_sentence_transformer_model(_place(name)))
 
 
 def find_kind(name: str | Path) -> Kind:
@@ -241,9 +251,8 @@ def _settings(name: str | Path, file: str) -> dict[str, Any]:
     """Return a model's JSON file, empty if it has none."""
     from transformers.utils.hub import cached_file
 
-    folder = Path(name).expanduser()
     with explained(name):
-        found = cached_file(str(folder if folder.exists() else name), file, _raise_exceptions_for_missing_entries=False)
+        found = cached_file(_place(name), file, _raise_exceptions_for_missing_entries=False)
         return dict(json.loads(Path(found).read_text(encoding="utf-8"))) if found else {}
 
 
@@ -251,9 +260,8 @@ def parameter_count(name: str | Path) -> int | None:
     """Return how many parameters a model's body has, from its configuration alone; None if that does not tell."""
     from transformers import AutoConfig, AutoModel
 
-    folder = Path(name).expanduser()
     try:
-        config = AutoConfig.from_pretrained(str(folder if folder.exists() else name), trust_remote_code=False)
+        config = AutoConfig.from_pretrained(_place(name), trust_remote_code=False)
         with torch.device("meta"):
             body: Any = AutoModel.from_config(config)  # type: ignore[no-untyped-call]
     except _LOADING_ERRORS:

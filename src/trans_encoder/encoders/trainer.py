@@ -2,15 +2,15 @@
 
 import json
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from pydantic import BaseModel, ConfigDict, Field
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Sampler
@@ -33,7 +33,7 @@ from trans_encoder.files import checksums, write_json
 from trans_encoder.progress import progress
 from trans_encoder.ranks import from_all_ranks, from_first_rank, mean_of_ranks, peers_alive
 from trans_encoder.runner import TrainingSession
-from trans_encoder.runs import Checkpoint
+from trans_encoder.runs import Checkpoint, read_record, write_record
 
 if TYPE_CHECKING:
     from trans_encoder.encoders.encoder import Encoder
@@ -42,33 +42,31 @@ if TYPE_CHECKING:
 _KEPT, _BEST, _CHECKSUMS = "kept.json", "best.safetensors", "checksums.json"
 
 
-@dataclass
-class Kept:
+class Kept(BaseModel):
     """What a checkpoint holds in addition to the trainer's own state."""
 
+    model_config = ConfigDict(ser_json_inf_nan="constants")
+
     made_from: str = ""
-    history: list[Checkpoint] = field(default_factory=list)
+    history: list[Checkpoint] = []
     best_step: int = 0
     best_score: float | None = None
     loss_sum: float = 0.0
     loss_steps: int = 0
-    best_weights: dict[str, Tensor] = field(default_factory=dict)
+    best_weights: dict[str, Any] = Field(default={}, exclude=True)
 
     def save(self, folder: Path) -> None:
         """Write into a checkpoint, the checksums of its files last: they mark it as whole."""
         if self.best_weights:
             save_file(self.best_weights, folder / _BEST)
-        content = {name: value for name, value in vars(self).items() if name != "best_weights"}
-        write_json(folder / _KEPT, {**content, "history": [moment.model_dump() for moment in self.history]})
+        write_record(folder / _KEPT, self)
         write_json(folder / _CHECKSUMS, checksums(folder))
 
     @classmethod
     def load(cls, folder: Path) -> "Kept":
         """Read back what `save` wrote."""
-        content = json.loads((folder / _KEPT).read_text(encoding="utf-8"))
-        content["history"] = [Checkpoint.model_validate(moment) for moment in content["history"]]
         weights = load_file(folder / _BEST) if (folder / _BEST).exists() else {}
-        return cls(**content, best_weights=weights)
+        return read_record(cls, folder / _KEPT).model_copy(update={"best_weights": weights})
 
 
 class Share(NamedTuple):
@@ -85,31 +83,33 @@ class Share(NamedTuple):
         return cls(rows, len(rows) * world / len(batch)) if rows else cls(batch[:1].tolist(), 0.0)
 
 
+@dataclass(eq=False)
 class EpochBatches(Sampler[list[Share]]):
     """The batches of an epoch, this rank's share of each; the same seed and epoch give the same batches."""
 
-    def __init__(self, lengths: Integers, *, plan: OptimisationPlan, seed: int, rank: int, world: int) -> None:
-        self._lengths, self._plan, self._seed = lengths, plan, seed
-        self._rank, self._world = rank, world
-        self._epoch = 0
+    lengths: Integers
+    plan: OptimisationPlan
+    seed: int
+    rank: int
+    world: int
+    epoch: int = 0
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch that is iterated next."""
-        self._epoch = epoch
+        self.epoch = epoch
 
     def __len__(self) -> int:
-        return -(-len(self._lengths) // self._plan.batch_size)
+        return -(-len(self.lengths) // self.plan.batch_size)
 
     def __iter__(self) -> Iterator[list[Share]]:
-        plan = self._plan
         batches = epoch_batches(
-            self._lengths,
-            batch_size=plan.batch_size,
-            seed=self._seed,
-            epoch=self._epoch,
-            by_length=plan.group_by_length,
+            self.lengths,
+            batch_size=self.plan.batch_size,
+            seed=self.seed,
+            epoch=self.epoch,
+            by_length=self.plan.group_by_length,
         )
-        yield from ([Share.of(batch, rank=self._rank, world=self._world)] for batch in batches)
+        yield from ([Share.of(batch, rank=self.rank, world=self.world)] for batch in batches)
 
 
 class _Loader(DataLoader[Any]):
@@ -139,7 +139,7 @@ class StageTrainer(Trainer):
     def __init__(
         self, student: "Encoder", objective: "Objective", *, plan: OptimisationPlan, options: "TrainingOptions"
     ) -> None:
-        self.kept = Kept(options.made_from)
+        self.kept = Kept(made_from=options.made_from)
         self._student, self._objective, self._plan, self._options = student, objective, plan, options
         arguments = _arguments(plan, options, device=student.device)
         super().__init__(model=objective.module, args=arguments, callbacks=[_EachStep(self)])
@@ -176,13 +176,8 @@ class StageTrainer(Trainer):
         return super().create_optimizer(*given, **named)
 
     def _batches(self) -> EpochBatches:
-        return EpochBatches(
-            self._objective.lengths,
-            plan=self._plan,
-            seed=self._options.seed,
-            rank=self.args.process_index,
-            world=self.args.world_size,
-        )
+        rank, world = self.args.process_index, self.args.world_size
+        return EpochBatches(self._objective.lengths, self._plan, self._options.seed, rank, world)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Return a loader of this process's share of each batch; every process sees the same steps."""
@@ -243,10 +238,7 @@ class StageTrainer(Trainer):
             kept.best_step, kept.best_score = step, score
         elif kept.best_score is None or score > kept.best_score:
             kept.best_step, kept.best_score = step, score
-            kept.best_weights = {
-                name: weight.detach().to("cpu", copy=True).contiguous()
-                for name, weight in self._student.model.state_dict().items()
-            }
+            kept.best_weights = _copied(self._student.model.state_dict())
 
     @property
     def gains_nothing(self) -> bool:
@@ -261,12 +253,7 @@ class StageTrainer(Trainer):
         folder = Path(output_dir or str(self.args.output_dir))
         folder.mkdir(parents=True, exist_ok=True)
         weights = state_dict if state_dict is not None else self._objective.module.state_dict()
-        # safetensors refuses tensors that share memory, such as T5's tied embeddings.
-        names = Counter(weight.data_ptr() for weight in weights.values())
-        distinct = {
-            name: weight.clone() if names[weight.data_ptr()] > 1 else weight for name, weight in weights.items()
-        }
-        save_file({name: weight.contiguous() for name, weight in distinct.items()}, folder / "model.safetensors")
+        save_file(_copied(weights), folder / "model.safetensors")
 
     def _save_rng_state(self, output_dir: str) -> None:
         """Save every rank's random state; rank 0 writes them all, so that it knows when the checkpoint is whole."""
@@ -285,6 +272,11 @@ class StageTrainer(Trainer):
         super()._save_checkpoint(model, trial)
         if self.args.should_save:
             self.kept.save(Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}")
+
+
+def _copied(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies in memory of their own: safetensors refuses tensors that share it, such as T5's tied embeddings."""
+    return {name: weight.detach().to("cpu", copy=True).contiguous() for name, weight in weights.items()}
 
 
 def _arguments(plan: OptimisationPlan, options: "TrainingOptions", *, device: torch.device) -> TrainingArguments:
