@@ -12,8 +12,7 @@ from torch.nn import functional
 
 from trans_encoder.distill.bootstrap.plan import ContrastPlan
 from trans_encoder.encoders import BiEncoder, StudentLoss, covering
-from trans_encoder.encoders.batching import assemble, places_in
-from trans_encoder.encoders.tokens import Integers, PairTokens
+from trans_encoder.encoders.tokens import Integers, PairTokens, Tokens
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.runner import Inputs
 
@@ -27,10 +26,8 @@ class Contrast:
         """Contrast these positives; the seed decides the masked spans."""
         self.module: nn.Module = StudentLoss(encoder.model, self._losses)
         self._temperature = plan.temperature
-        self._layout, self._runner = encoder.layout, encoder.runner
-        whole = positives.tokens.whole + encoder.layout.extra
-        self._limit = (plan.given_tokens or covering(whole, limit=encoder.token_limit)) - encoder.layout.extra
-        self._positives, self._seed = positives, seed
+        self._encoder, self._positives, self._seed = encoder, positives, seed
+        self._limit = text_limit(encoder, positives.tokens, plan=plan)
         self._span = plan.span_tokens if plan.objective == "mirror" else 0
         self._mask_id = encoder.model.tokenizer.mask_token_id
         lengths = np.minimum(positives.tokens.lengths, self._limit) + encoder.layout.extra
@@ -46,20 +43,20 @@ class Contrast:
             # Drawn from the batch itself, so that a continued run masks the same spans.
             rng = np.random.default_rng([self._seed, *rows.tolist()])
             right = [mask_span(ids, span=self._span, mask_id=self._mask_id, rng=rng) for ids in right]
-        views = left + right
-        groups = self._runner.split(np.array([len(ids) for ids in views]) + self._layout.extra)
-        return {
-            "inputs": [assemble([[views[i]] for i in group], self._layout) for group in groups],
-            "place": torch.from_numpy(places_in(groups)),
-            "duplicates": torch.from_numpy(known),
-        }
+        return {**self._encoder.collate_texts(left + right), "duplicates": torch.from_numpy(known)}
 
     def _losses(self, inputs: list[Inputs], place: Tensor, duplicates: Tensor) -> Tensor:
-        left, right = self._runner(inputs).float()[place].chunk(2)
+        left, right = self._encoder.runner(inputs).float()[place].chunk(2)
         return info_nce(left, right, temperature=self._temperature, duplicates=duplicates)
 
     def _ids(self, sentence: int) -> TokenIds:
         return self._positives.tokens[sentence][: self._limit]
+
+
+def text_limit(encoder: BiEncoder, tokens: Tokens, *, plan: ContrastPlan) -> int:
+    """Return how many tokens of a text are learnt from, special ones not counted: as given, else what covers most."""
+    extra = encoder.layout.extra
+    return (plan.given_tokens or covering(tokens.whole + extra, limit=encoder.token_limit)) - extra
 
 
 def duplicates(left: list[TokenIds], right: list[TokenIds]) -> NDArray[np.bool_]:

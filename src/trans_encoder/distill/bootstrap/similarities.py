@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trans_encoder.data import Scores
+from trans_encoder.distill.bootstrap.contrast import text_limit
 from trans_encoder.distill.bootstrap.plan import ContrastPlan
-from trans_encoder.encoders import BiEncoder, StudentLoss, covering
-from trans_encoder.encoders.batching import assemble, places_in
+from trans_encoder.encoders import BiEncoder, StudentLoss
 from trans_encoder.encoders.in_batch import Similarities
 from trans_encoder.encoders.tokens import Integers, Tokens
 from trans_encoder.runner import Inputs
@@ -30,9 +30,8 @@ class SimilarityBatches:
     def __init__(self, encoder: BiEncoder, tokens: Tokens, teachers: Sequence[Scores], *, plan: ContrastPlan) -> None:
         """Learn from the teachers' embeddings of the same sentences."""
         self.module: nn.Module = StudentLoss(encoder.model, self._losses)
-        self._layout, self._runner, self._tokens = encoder.layout, encoder.runner, tokens
-        whole = tokens.whole + encoder.layout.extra
-        self._limit = (plan.given_tokens or covering(whole, limit=encoder.token_limit)) - encoder.layout.extra
+        self._encoder, self._tokens = encoder, tokens
+        self._limit = text_limit(encoder, tokens, plan=plan)
         self._similarities = Similarities(teachers)
         self._temperature, self._teacher_temperature = plan.temperature, plan.teacher_temperature
         self.lengths = np.minimum(tokens.lengths, self._limit) + encoder.layout.extra
@@ -41,15 +40,11 @@ class SimilarityBatches:
     def collate(self, rows: Integers) -> dict[str, Any]:
         """Build one batch: its sentences in groups of similar length, and the teachers' logits for every two."""
         sentences = [self._tokens[row][: self._limit] for row in rows]
-        groups = self._runner.split(self.lengths[rows])
-        return {
-            "inputs": [assemble([[sentences[i]] for i in group], self._layout) for group in groups],
-            "place": torch.from_numpy(places_in(groups)),
-            "targets": torch.from_numpy((self._similarities(rows) / self._teacher_temperature).astype(np.float32)),
-        }
+        targets = (self._similarities(rows) / self._teacher_temperature).astype(np.float32)
+        return {**self._encoder.collate_texts(sentences), "targets": torch.from_numpy(targets)}
 
     def _losses(self, inputs: list[Inputs], place: Tensor, targets: Tensor) -> Tensor:
-        return batch_divergence(self._runner(inputs).float()[place], targets, temperature=self._temperature)
+        return batch_divergence(self._encoder.runner(inputs).float()[place], targets, temperature=self._temperature)
 
 
 def batch_divergence(embeddings: Tensor, targets: Tensor, *, temperature: float) -> Tensor:

@@ -87,8 +87,17 @@ def bootstrap(
     check_teachers(objective, taught_by, trust_remote_code=trust_remote_code)
     test = TestSet("dev", dev) if isinstance(dev, PairSet) else dev
     judge = None if test is None else DevJudge(test)
-    loading = (pooling, trust_remote_code, device, precision)
-    work = Bootstrap(str(model), text, plan, seed, judge, *loading, trackers, fast, keep_start, taught_by)
+    start = ModelRef(
+        str(model),
+        "bi",
+        str(model),
+        max_tokens=None,
+        pooling=pooling,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        fast=fast,
+    )
+    work = Bootstrap(start, text, plan, seed, judge, precision, trackers, keep_start, taught_by)
     config, origin, folder = work.config(), work.origin(), run_folder(out)
     if not Layout(folder).manifest.exists():
         work.load()  # a model that cannot be used fails before anything is written
@@ -117,26 +126,29 @@ def check_teachers(objective: ObjectiveName, teachers: Sequence[TeacherConfig], 
 class Bootstrap:
     """The work of stage 0: tune a model and save it with a record of how that went."""
 
-    model: str
+    start: ModelRef
     text: Text
     plan: ContrastPlan
     seed: int
-    judge: Judge | None = None
-    pooling: PoolingMode | None = None
-    trust_remote_code: bool = False
-    device: str | None = None
-    precision: Precision = "auto"
-    trackers: tuple[str, ...] = ()
-    fast: bool | None = None
-    keep_start: bool = True
+    judge: Judge | None
+    precision: Precision
+    """Number format of the training."""
+    trackers: tuple[str, ...]
+    keep_start: bool
     """Save the model as it was where tuning made it worse on dev; a study of tuning must see the tuned one."""
-    teachers: tuple[TeacherConfig, ...] = ()
+    teachers: tuple[TeacherConfig, ...]
     """Bi-encoders whose similarities are learnt, all with the same weight."""
 
     def config(self) -> dict[str, Any]:
         """Return the settings as plain values."""
-        fields = ("model", "seed", "pooling", "trust_remote_code", "precision")
-        settings = {"plan": self.plan.model_dump(mode="json"), **{name: getattr(self, name) for name in fields}}
+        settings = {
+            "plan": self.plan.model_dump(mode="json"),
+            "model": self.start.source,
+            "seed": self.seed,
+            "pooling": self.start.pooling,
+            "trust_remote_code": self.start.trust_remote_code,
+            "precision": self.precision,
+        }
         kept = {"spec", "prompt", "prompt1", "prompt2"}
         taught_by = [teacher.model_dump(include=kept, exclude_none=True) for teacher in self.teachers]
         settings |= {"teachers": taught_by} if taught_by else {}
@@ -147,7 +159,7 @@ class Bootstrap:
         return {
             "text": {"sentences": len(self.text), "hash": self.text.hash},
             "judge": self.judge and self.judge.fingerprint,
-            "model": self._reference(self.model).fingerprint(),
+            "model": self.start.fingerprint(),
             **({"teachers": [teacher.fingerprint() for teacher in self._teachers()]} if self.teachers else {}),
         }
 
@@ -161,7 +173,7 @@ class Bootstrap:
             judge=self.judge,
             precision=self.precision,
             trackers=self.trackers,
-            description=f"tuning {Path(self.model).name} ({self.plan.objective})",
+            description=f"tuning {Path(self.start.source).name} ({self.plan.objective})",
         )
         with tracked(self.trackers, Layout(path.parent).tuning_logs):
             training = tune(encoder, self.text, plan=self.plan, options=options, teachers=self._teachers())
@@ -169,7 +181,7 @@ class Bootstrap:
             kept = "it is kept as it was" if self.keep_start else "the tuned one is kept all the same"
             logger.warning(
                 "%s scored %.2f before tuning and at best %.2f after; %s",
-                *(self.model, start_score, training.best_score, kept),
+                *(self.start.source, start_score, training.best_score, kept),
             )
             encoder = self.load() if self.keep_start else encoder
         record = TuningRecord(
@@ -180,32 +192,23 @@ class Bootstrap:
             history=tuple(training.history),
         )
         card = write_tuned_card(
-            self.model,
+            self.start.source,
             sentences=len(self.text),
             plan=self.plan,
-            supervised=any(map(may_know_labels, (self.model, *(teacher.spec for teacher in self.teachers)))),
+            supervised=any(map(may_know_labels, (self.start.source, *(teacher.spec for teacher in self.teachers)))),
             teachers=[teacher.spec for teacher in self.teachers],
         )
         save_trained(path, encoder, record, card=card)
 
     def load(self) -> BiEncoder:
         """Load the model as it is before the tuning."""
-        encoder = cast(BiEncoder, self._reference(self.model, pooling=self.pooling).load())
-        check_length(encoder.model, self.plan.given_tokens, name=self.model)
+        encoder = cast(BiEncoder, self.start.load())
+        check_length(encoder.model, self.plan.given_tokens, name=self.start.source)
         return encoder
 
     def _teachers(self) -> list[ModelRef]:
         """Return references to the teachers, which read whole texts."""
-        return [self._reference(teacher.spec, prompts=teacher.prompts) for teacher in self.teachers]
-
-    def _reference(self, model: str, **settings: Any) -> ModelRef:
-        return ModelRef(
-            model,
-            "bi",
-            model,
-            max_tokens=None,
-            device=self.device,
-            trust_remote_code=self.trust_remote_code,
-            fast=self.fast,
-            **settings,
-        )
+        return [
+            self.start.at(teacher.spec, name=teacher.spec, pooling=None, prompts=teacher.prompts)
+            for teacher in self.teachers
+        ]
