@@ -157,7 +157,7 @@ def _known(moment: Row, moments: list[tuple[Row, Seen]]) -> dict[str, Any]:
 def analyse(rows: list[Row], plot_path: Path | None) -> None:
     """Print how well each signal tells the dev score, and what choosing by it costs."""
     for row in rows:
-        row["signals"][SCORE] = sum(each.weight * row["signals"][name] for name, each in WEIGHTS.items())
+        row["signals"][SCORE] = sum(weight * row["signals"][name] for name, weight in WEIGHTS.items())
     for number, kind in enumerate(("bi", "cross")):
         chosen = [row for row in rows if row["kind"] == kind or row["cycle"] == 0]
         print(("\n" if number else "") + f"### {kind}-encoders\n")

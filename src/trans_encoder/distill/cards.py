@@ -101,7 +101,7 @@ def _card(
         [
             *_head(bi=kind == "bi", supervised=supervised, base=base, evaluation=evaluation),
             *(f"# {title}", "", origin, ""),
-            *("## Use", "", *_USAGE[kind]),
+            *("## Use", "", *_usage(kind)),
             *("## How it was made", "", *(f"- {fact}" for fact in facts), ""),
             *("## Licence", "", _LICENCE, ""),
         ]
@@ -140,27 +140,20 @@ def _evaluation(chosen: Candidate, measure: str | None) -> EvalResult | None:
 
 _KINDS = {"bi": "Bi-encoder", "cross": "Cross-encoder"}
 _LICENCE = "The licences of the models named above and of the texts that it was trained on apply."
-_USAGE = {
+_CLASSES = {"bi": "SentenceTransformer", "cross": "CrossEncoder"}
+_CALLS = {
     "bi": [
-        "```python",
-        "from sentence_transformers import SentenceTransformer",
-        "",
-        'model = SentenceTransformer("path/to/this/folder")',
         'embeddings = model.encode(["a sentence", "another one"])',
         "similarities = model.similarity(embeddings, embeddings)",
-        "```",
-        "",
     ],
-    "cross": [
-        "```python",
-        "from sentence_transformers import CrossEncoder",
-        "",
-        'model = CrossEncoder("path/to/this/folder")',
-        'scores = model.predict([("a sentence", "another one")])',
-        "```",
-        "",
-    ],
+    "cross": ['scores = model.predict([("a sentence", "another one")])'],
 }
+
+
+def _usage(kind: Kind) -> list[str]:
+    name = _CLASSES[kind]
+    imported = f"from sentence_transformers import {name}"
+    return ["```python", imported, "", f'model = {name}("path/to/this/folder")', *_CALLS[kind], "```", ""]
 
 
 def _origin(chosen: Candidate, *, facts: Facts) -> str:

@@ -139,44 +139,6 @@ class DevJudge(Judge):
         return Verdict.BETTER if known.kept > known.start else Verdict.NOT_BETTER
 
 
-@dataclass(frozen=True, eq=False)
-class Probes:
-    """What every encoder of a run scores to be validated without labels."""
-
-    pairs: PairSet
-    """The held-out pairs, then the same pairs with a lightly edited first sentence."""
-    overlap: Scores
-    """The wording that each of `pairs` shares."""
-
-    @property
-    def held_out(self) -> PairSet:
-        """The held-out pairs alone."""
-        return self.pairs.between(0, len(self.pairs) // 2)
-
-    def overlap_agreement(self, scores: Scores) -> float:
-        """Return the rank agreement x100 with shared wording: a poor judge whose errors no training shares."""
-        count = len(scores) // 2
-        return agreement(scores[:count], self.overlap[:count])
-
-    def edit_agreement(self, scores: Scores) -> float:
-        """Return the rank agreement x100 with itself under a light edit: a score that one upsets rests on noise."""
-        count = len(scores) // 2
-        return agreement(scores[:count], scores[count:])
-
-
-def make_probes(held_out: PairSet, *, seed: int) -> Probes:
-    """Make probes of held-out pairs; the same seed gives the same edits."""
-    random = np.random.default_rng(seed)
-    first, second = held_out.sentence1.to_pylist(), held_out.sentence2.to_pylist()
-    if len(held_out) < 2:
-        raise DataError(
-            f"{len(held_out)} held-out pairs are too few to validate by: too few of the pairs differ; "
-            "give more pairs, a dev set, or selection=last"
-        )
-    left, right = first + [light_edit(text, random=random) for text in first], second * 2
-    return Probes(PairSet.from_lists(left, right), shared_wording(left, right, known=[*first, *second]))
-
-
 def agreement(scores: Scores, reference: Scores) -> float:
     """Return Spearman's rho x100; 0 if either scores all pairs alike."""
     return spearman(scores, reference) if np.ptp(scores) > 0 and np.ptp(reference) > 0 else 0.0
@@ -195,16 +157,11 @@ def light_edit(text: str, *, random: np.random.Generator) -> str:
     return joined(words, like=text)
 
 
-class Weight(NamedTuple):
-    """How much a signal counts, and why."""
-
-    weight: float
-    reason: str
-
-
 WEIGHTS = {
-    "overlap": Weight(0.5, "follows the dev score in trainings, across encoders, and from bi- to cross-encoders"),
-    "edit": Weight(0.5, "tells good encoders from better ones; alone it would also praise one that has learnt nothing"),
+    # Follows the dev score in trainings, across encoders, and from bi- to cross-encoders.
+    "overlap": 0.5,
+    # Tells good encoders from better ones; alone it would also praise one that has learnt nothing.
+    "edit": 0.5,
 }
 """The signals that make the label-free score: only such as the start has too and both kinds have alike."""
 
@@ -217,37 +174,57 @@ class LabelFreeJudge(Judge):
     one is a better choice than the best by any of them (docs/selection.md).
     """
 
-    probes: Probes
+    probes: PairSet
+    """The held-out pairs, then the same pairs with a lightly edited first sentence."""
+    overlap: Scores
+    """The wording that each of these shares."""
     name = "label-free score"
     basis = "on held-out pairs"
     has_labels = False
 
     @classmethod
     def of(cls, held_out: PairSet, *, seed: int) -> "LabelFreeJudge":
-        """Make the judge of held-out pairs."""
-        return cls(make_probes(held_out, seed=seed))
+        """Make the judge of held-out pairs; the same seed gives the same edits."""
+        random = np.random.default_rng(seed)
+        first, second = held_out.sentence1.to_pylist(), held_out.sentence2.to_pylist()
+        if len(held_out) < 2:
+            raise DataError(
+                f"{len(held_out)} held-out pairs are too few to validate by: too few of the pairs differ; "
+                "give more pairs, a dev set, or selection=last"
+            )
+        left, right = first + [light_edit(text, random=random) for text in first], second * 2
+        return cls(PairSet.from_lists(left, right), shared_wording(left, right, known=[*first, *second]))
 
     @property
     def fingerprint(self) -> str:
         """Hash of the probes and of the weights."""
-        weights = json.dumps({name: each.weight for name, each in WEIGHTS.items()})
-        return f"label-free {hashlib.sha256((self.pairs.hash + weights).encode()).hexdigest()}"
+        return f"label-free {hashlib.sha256((self.pairs.hash + json.dumps(WEIGHTS)).encode()).hexdigest()}"
 
     @property
     def pairs(self) -> PairSet:
         """The probes: held-out pairs, and the same lightly edited."""
-        return self.probes.pairs
+        return self.probes
+
+    @property
+    def held_out(self) -> PairSet:
+        """The held-out pairs alone."""
+        return self.probes.between(0, len(self.probes) // 2)
 
     def rate(self, scores: Scores) -> float:
-        """Return the weighted mean of the signals."""
-        overlap, edit = self.probes.overlap_agreement(scores), self.probes.edit_agreement(scores)
-        return WEIGHTS["overlap"].weight * overlap + WEIGHTS["edit"].weight * edit
+        """Return the weighted mean of the signals.
+
+        They are the rank agreements with shared wording, a poor judge whose errors no training shares, and with itself
+        under a light edit: a score that one upsets rests on noise.
+        """
+        count = len(scores) // 2
+        overlap, edit = (agreement(scores[:count], other) for other in (self.overlap[:count], scores[count:]))
+        return WEIGHTS["overlap"] * overlap + WEIGHTS["edit"] * edit
 
     def agreement(
         self, student: Teacher, teachers: Sequence[Teacher], *, starts: Sequence[Teacher] = (), anchor: float = 0.0
     ) -> float | None:
         """Return the rank agreement of the student with what it would be taught of the held-out pairs."""
-        held_out = self.probes.held_out
+        held_out = self.held_out
         own, labels = RankSharded(student).score(held_out), _mean_scores(teachers, held_out)
         if anchor:
             labels = (1 - anchor) * labels + anchor * _mean_scores(starts, held_out)
@@ -257,13 +234,12 @@ class LabelFreeJudge(Judge):
         """Compare a student with its start by views of the held-out pairs; None with too few of them."""
         if len(views) < FEWEST_VIEWS:
             return None
-        held_out = self.probes.held_out
-        before, after = (RankSharded(each).score(held_out) for each in (start, student))
-        return weigh_views(before, after, {view.name: RankSharded(view).score(held_out) for view in views})
+        before, after, *others = (RankSharded(each).score(self.held_out) for each in (start, student, *views))
+        return weigh_views(before, after, dict(zip((view.name for view in views), others, strict=True)))
 
     def floor(self) -> float:
         """Return the label-free score of TF-IDF weights of letter groups."""
-        return self.rate(self.probes.overlap)
+        return self.rate(self.overlap)
 
     def compare(self, known: Comparison) -> Verdict:
         """Compare with a start that is below the lexical floor; of any other nothing is known (docs/selection.md).
@@ -314,15 +290,14 @@ class Split(NamedTuple):
     held_out: PairSet
 
 
-def hold_out(pairs: PairSet, *, seed: int, number: int | None = None, views: bool = False) -> Split:
+def hold_out(pairs: PairSet, *, seed: int, views: bool = False) -> Split:
     """Take pairs out of the training: one in twenty, from 32 to 256 of them, but never more than a quarter.
 
     Where there are other views to judge by, one in ten, up to 512.
     """
-    if number is None:
-        share, most = (10, _MOST_WITH_VIEWS) if views else (20, _MOST_HELD_OUT)
-        wanted = min(most, max(_FEWEST_HELD_OUT, len(pairs) // share))
-        number = min(wanted, len(pairs) // _LARGEST_SHARE)
+    share, most = (10, _MOST_WITH_VIEWS) if views else (20, _MOST_HELD_OUT)
+    wanted = min(most, max(_FEWEST_HELD_OUT, len(pairs) // share))
+    number = min(wanted, len(pairs) // _LARGEST_SHARE)
     held_out = pairs.sample(number, seed=seed)
     training = pairs.without(held_out)
     if len(training) < _FEWEST_TRAINED:
