@@ -32,7 +32,7 @@ from trans_encoder.encoders.loading import (
 )
 from trans_encoder.encoders.prompts import Prompts, Side, choose_prompts, prompt_features
 from trans_encoder.encoders.runners import runner_for
-from trans_encoder.encoders.tokens import Integers, PairTokeniser, PairTokens, SpecialTokens, Tokens
+from trans_encoder.encoders.tokens import Integers, PairTokeniser, PairTokens, Tokens
 from trans_encoder.progress import progress
 from trans_encoder.runner import Inputs
 
@@ -53,12 +53,9 @@ class BiEncoder(Loaded):
     ) -> None:
         """Wrap a loaded SentenceTransformer; `prompts` as in `load`."""
         check_layout(model, name=name)
-        self.model = model
-        self.name = name
+        super().__init__(model, name=name, texts=1, runner=runner_for(model, _embeddings, fast))
         self.fast = fast
         self.use_prompts(prompts)
-        self.layout = SpecialTokens.of(model.tokenizer, texts=1)
-        self.runner = runner_for(model, _embeddings, fast)
 
     def use_prompts(self, prompts: Prompts) -> None:
         """Put these prompts before the texts of either side from now on; see `load`."""

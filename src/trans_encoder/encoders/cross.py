@@ -20,8 +20,9 @@ from trans_encoder.encoders.loading import (
     inference,
     loading_options,
 )
+from trans_encoder.encoders.prompts import default_prompt
 from trans_encoder.encoders.runners import runner_for
-from trans_encoder.encoders.tokens import Integers, PairTokeniser, PairTokens, SpecialTokens, longest_first
+from trans_encoder.encoders.tokens import Integers, PairTokeniser, PairTokens, longest_first
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.progress import progress
 from trans_encoder.runner import Inputs
@@ -39,15 +40,10 @@ class CrossEncoder(Loaded):
             raise ConfigurationError(
                 f"cross-encoder {name} has {model.num_labels} labels; expected one score a pair (num_labels=1)"
             )
-        self.model = model
-        self.name = name
-        self.fast = fast
-        prompt = str(model.prompts.get(model.default_prompt_name or "") or "")
-        self.tokeniser = PairTokeniser(model.tokenizer, prompts=(prompt, ""))
+        super().__init__(model, name=name, texts=2, runner=runner_for(model, _logits, fast))
+        self.tokeniser = PairTokeniser(model.tokenizer, prompts=(default_prompt(model), ""))
         self.head_is_new = False
         """Whether the head was drawn at random when the model was loaded."""
-        self.layout = SpecialTokens.of(model.tokenizer, texts=2)
-        self.runner = runner_for(model, _logits, fast)
 
     @classmethod
     def load(

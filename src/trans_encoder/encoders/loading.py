@@ -15,9 +15,11 @@ from trans_encoder.config import Kind
 from trans_encoder.encoders.batching import BATCH_TOKENS
 from trans_encoder.encoders.converting import WEIGHTS, converted, pickled_weights
 from trans_encoder.encoders.portable import make_portable
+from trans_encoder.encoders.tokens import SpecialTokens
 from trans_encoder.errors import ConfigurationError
 from trans_encoder.files import sha256
 from trans_encoder.ranks import world_size
+from trans_encoder.runner import Runner
 
 _MODULES = {"Pooling", "Normalize", "Dense", "LayerNorm", "Dropout", "Router", "WeightedLayerPooling"}
 
@@ -356,9 +358,13 @@ class Loaded:
     """What bi- and cross-encoders share: a sentence-transformers model under a name."""
 
     model: Any
-    name: str
     precision: Precision = "fp32"
     """Number format of scoring: full, so that figures can be compared; a run sets its own."""
+
+    def __init__(self, model: Any, *, name: str, texts: int, runner: Runner) -> None:
+        """Wrap a loaded model whose inputs are of one or two texts."""
+        self.model, self.name, self.runner = model, name, runner
+        self.layout = SpecialTokens.of(model.tokenizer, texts=texts)
 
     @property
     def device(self) -> torch.device:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from trans_encoder.encoders.bi import BiEncoder
 from trans_encoder.encoders.cross import CrossEncoder
-from trans_encoder.encoders.loading import explained
-from trans_encoder.encoders.prompts import Prompts
-from trans_encoder.encoders.tokens import PairTokeniser, SpecialTokens
+from trans_encoder.encoders.loading import Loaded, explained
+from trans_encoder.encoders.prompts import Prompts, default_prompt
+from trans_encoder.encoders.tokens import PairTokeniser
 from trans_encoder.errors import ConfigurationError, import_extra
 from trans_encoder.files import read_json
 from trans_encoder.runner import Inputs, PlainRunner, in_order
@@ -146,11 +146,8 @@ class OnnxBiEncoder(_FromGraph, BiEncoder):
 
     def __init__(self, graph: Graph, *, name: str, prompts: Prompts = None) -> None:
         """Wrap an opened graph."""
-        self.model: Any = graph
-        self.name = name
+        Loaded.__init__(self, graph, name=name, texts=1, runner=_runner(graph))
         self.use_prompts(prompts)
-        self.layout = SpecialTokens.of(graph.tokenizer, texts=1)
-        self.runner = _runner(graph)
 
     @property
     def pooling(self) -> str:
@@ -163,9 +160,5 @@ class OnnxCrossEncoder(_FromGraph, CrossEncoder):
 
     def __init__(self, graph: Graph, *, name: str) -> None:
         """Wrap an opened graph."""
-        self.model: Any = graph
-        self.name = name
-        prompt = str(graph.prompts.get(graph.default_prompt_name or "") or "")
-        self.tokeniser = PairTokeniser(graph.tokenizer, prompts=(prompt, ""))
-        self.layout = SpecialTokens.of(graph.tokenizer, texts=2)
-        self.runner = _runner(graph)
+        Loaded.__init__(self, graph, name=name, texts=2, runner=_runner(graph))
+        self.tokeniser = PairTokeniser(graph.tokenizer, prompts=(default_prompt(graph), ""))

@@ -44,7 +44,7 @@ def choose_prompts(model: Any, given: Prompts, *, name: str) -> tuple[Prompt, Pr
     first, second = given if isinstance(given, tuple) else (given, given)
     if first is None and second is None:
         return _own_prompts(model)
-    default = Prompt(_default(model))
+    default = Prompt(default_prompt(model))
     chosen = [default if side is None else _find(model, side, name=name) for side in (first, second)]
     _remember(model, chosen)
     return chosen[0], chosen[1]
@@ -55,7 +55,7 @@ def search_prompts(model: Any) -> tuple[str | None, str | None]:
 
     A default prompt is for all texts, and so are the two of a student: with one of these there is nothing to choose.
     """
-    if _default(model) or all(model.prompts.get(side) is not None for side in SIDES):
+    if default_prompt(model) or all(model.prompts.get(side) is not None for side in SIDES):
         return None, None
     routes = _has_routes(model)
     known = [name for name, text in model.prompts.items() if text or (routes and text is not None)]
@@ -74,14 +74,15 @@ def prompt_features(model: Any, prompt: Prompt) -> dict[str, Any]:
 def _own_prompts(model: Any) -> tuple[Prompt, Prompt]:
     if all(model.prompts.get(side) is not None for side in SIDES):
         return Prompt(model.prompts[SIDES[0]]), Prompt(model.prompts[SIDES[1]])
-    return Prompt(_default(model)), Prompt(_default(model))
+    return Prompt(default_prompt(model)), Prompt(default_prompt(model))
 
 
 def _has_routes(model: Any) -> bool:
     return any(isinstance(module, Router) for module in model.modules())
 
 
-def _default(model: Any) -> str:
+def default_prompt(model: Any) -> str:
+    """Return what a model puts before a text if nothing is said."""
     return str(model.prompts.get(model.default_prompt_name or "") or "")
 
 

@@ -1,6 +1,7 @@
 """Tokenise once: every distinct sentence becomes token ids in one flat array, and batches are cut from it."""
 
 import hashlib
+import json
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -198,15 +199,8 @@ def fingerprint(tokenizer: Any) -> str:
     if backend is None:
         return f"{type(tokenizer).__name__}-{id(tokenizer)}"
     # Truncation and padding are settings of the last call, not of the tokenizer.
-    truncation, padding = backend.truncation, backend.padding
-    backend.no_truncation()
-    backend.no_padding()
-    text = backend.to_str()
-    if truncation is not None:
-        backend.enable_truncation(**truncation)
-    if padding is not None:
-        backend.enable_padding(**padding)
-    return hashlib.sha256(text.encode()).hexdigest()
+    settings = {**json.loads(backend.to_str()), "truncation": None, "padding": None}
+    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -69,17 +69,10 @@ def is_hub_name(model: str) -> bool:
 def card_facts(model: str) -> dict[str, Any]:
     """Return the metadata of a model card, in a folder or on the hub; empty if there is none."""
     from huggingface_hub import hf_hub_download, metadata_load
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 
-    card = Path(model).expanduser() / "README.md"
+    folder = Path(model).expanduser()
     try:
-        if not card.parent.exists():
-            card = Path(hf_hub_download(model, "README.md"))
-        if not card.is_file():
-            return {}
-    except (OSError, ValueError, EntryNotFoundError, HfHubHTTPError):
-        return {}
-    try:
+        card = folder / "README.md" if folder.exists() else Path(hf_hub_download(model, "README.md"))
         return metadata_load(card) or {}
-    except Exception:  # a card is optional, so a malformed one is ignored
+    except Exception:  # a card is optional: one that is missing, out of reach or malformed is ignored
         return {}

@@ -22,23 +22,21 @@ def make_engine(config: EngineConfig, *, device: str = "auto") -> Iterator[Engin
         raise ConfigurationError(
             f"several processes cannot all work on {device}; give --set device=cuda, and each has its own"
         )
-    if world_size() > 1:
-        if config.name != "local" or (config.workers or 1) > 1:
-            raise ConfigurationError(
-                "several data-parallel processes (torchrun, accelerate launch) are an engine of their own; start the "
-                "command without them to use --engine ray or --workers"
-            )
-        yield local_engine()
-    elif config.name == "ray":
+    alone = config.name == "local" and (config.workers or 1) == 1
+    if world_size() > 1 and not alone:
+        raise ConfigurationError(
+            "several data-parallel processes (torchrun, accelerate launch) are an engine of their own; start the "
+            "command without them to use --engine ray or --workers"
+        )
+    workers = 1 if world_size() > 1 else config.workers or _devices(device)
+    if config.name == "ray":
         with ray_tasks(config, device=device) as engine:
             yield engine
+    elif workers > 1:
+        with side_by_side(workers) as engine:
+            yield engine
     else:
-        workers = config.workers or _devices(device)
-        if workers == 1:
-            yield local_engine()
-        else:
-            with side_by_side(workers) as engine:
-                yield engine
+        yield local_engine()
 
 
 def _devices(device: str) -> int:
