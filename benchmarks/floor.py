@@ -23,7 +23,7 @@ def main() -> None:
     test = next(iter(load_task("sts-b", data_dir=arguments.data_dir).tests.values()))
     test = TestSet("sample", test.pairs.sample(arguments.pairs, seed=0))
     judge, count = LabelFreeJudge.of(test.pairs.without_scores(), seed=0), len(test.pairs)
-    scores = {"letter-group TF-IDF": judge.probes.overlap}
+    scores = {"letter-group TF-IDF": judge.overlap}
     scores |= {name: BiEncoder.load(name, max_tokens=64).score(judge.pairs) for name in arguments.model}
     for name, found in scores.items():
         print(f"{name}: {measure(found[:count], test):.1f} by labels, label-free score {judge.rate(found):.1f}")

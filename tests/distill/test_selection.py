@@ -20,7 +20,6 @@ from trans_encoder.distill.judges import (
     LabelFreeJudge,
     hold_out,
     light_edit,
-    make_probes,
 )
 from trans_encoder.distill.run import Result
 from trans_encoder.distill.selection import LEARNT, Candidate, Verdict, choose, choose_by_views, idle_cycles, verdict_of
@@ -38,15 +37,19 @@ def judge(held_out):
 
 
 def test_probes_are_the_pairs_as_they_are_and_lightly_edited(held_out):
-    probes = make_probes(held_out, seed=3)
-    asked = [(left, right) for left, right, _ in probes.pairs.rows()]
+    judge = LabelFreeJudge.of(held_out, seed=3)
+    asked = [(left, right) for left, right, _ in judge.pairs.rows()]
     pairs = [(left, right) for left, right, _ in held_out.rows()]
     assert asked[: len(pairs)] == pairs
-    assert probes.held_out.hash == held_out.hash
+    assert judge.held_out.hash == held_out.hash
     for (left, right), (edited, same) in zip(pairs, asked[len(pairs) :], strict=True):
         assert same == right
         assert edited != left
-    assert make_probes(held_out, seed=3).pairs.hash == probes.pairs.hash != make_probes(held_out, seed=4).pairs.hash
+    assert (
+        LabelFreeJudge.of(held_out, seed=3).pairs.hash
+        == judge.pairs.hash
+        != LabelFreeJudge.of(held_out, seed=4).pairs.hash
+    )
 
 
 @pytest.mark.parametrize("text", ["a dog runs over the wide green field", "心不全の患者を治療する薬剤", "heart attack"])
@@ -62,7 +65,7 @@ def test_an_encoder_that_scores_all_pairs_alike_gets_nothing(judge):
 
 def test_too_little_to_judge_by_is_said():
     with pytest.raises(DataError, match=r"1 held-out pairs.*selection=last"):
-        make_probes(PairSet.from_lists(["one two three four"], ["five six seven eight"]), seed=0)
+        LabelFreeJudge.of(PairSet.from_lists(["one two three four"], ["five six seven eight"]), seed=0)
 
 
 def compared(judge, **known):
@@ -95,7 +98,7 @@ def test_with_labels_every_start_is_compared(dev):
 def test_wording_is_its_own_floor(held_out, judge):
     """The floor is what TF-IDF itself would be given as an encoder, measured on the pairs of the run."""
     other = LabelFreeJudge.of(graded(60, seed=10).without_scores(), seed=3)
-    assert judge.floor() == judge.rate(judge.probes.overlap) != other.floor()
+    assert judge.floor() == judge.rate(judge.overlap) != other.floor()
 
 
 def test_shared_wording_needs_no_white_space():
@@ -108,7 +111,7 @@ def test_the_judge_prefers_the_better_encoder(judge):
     scores = [judge(WordOverlap(noise=noise)) for noise in (0.0, 0.2, 0.6)]
     assert scores == sorted(scores, reverse=True)
     assert 0 < scores[-1] < scores[0] <= 100
-    assert sum(each.weight for each in WEIGHTS.values()) == pytest.approx(1)
+    assert sum(WEIGHTS.values()) == pytest.approx(1)
 
 
 def test_a_mean_of_noisy_encoders_is_judged_better_than_each(judge):

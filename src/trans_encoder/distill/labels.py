@@ -6,7 +6,6 @@ a negative target has no finite optimum: `negatives` says whether it is clamped 
 presets, and the run reports how many there were.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from trans_encoder.encoders import RankSharded
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.evaluation.flips import KINDS, make_flips
 from trans_encoder.files import atomic_file
-from trans_encoder.runs import Stage, scratch
+from trans_encoder.runs import Stage, identity, scratch
 from trans_encoder.teachers import Identified, ModelRef, Teacher, Vote, check_scores, fingerprint_of
 from trans_encoder.teachers.scales import laid_on, mean_scores, pairs_to_ask
 
@@ -148,16 +147,12 @@ def anchored(labels: PseudoLabels, start: PseudoLabels, *, weight: float) -> Pse
     return replace(labels, scores=scores, provenance={**labels.provenance, "anchor": weight})
 
 
-def _digest(fingerprint: Mapping[str, str]) -> str:
-    return hashlib.sha256(json.dumps(fingerprint, sort_keys=True).encode()).hexdigest()
-
-
 def _provenance(pairs: PairSet, *, teachers: Sequence[Teacher], cycle: int | None) -> dict[str, Any]:
     kinds = sorted({teacher.kind for teacher in teachers})
     return {
         "kind": kinds[0] if len(kinds) == 1 else "mixed",
         "teachers": [teacher.name for teacher in teachers],
-        "fingerprints": {each.name: _digest(each.fingerprint()) for each in teachers if isinstance(each, Identified)},
+        "fingerprints": {each.name: identity(each.fingerprint()) for each in teachers if isinstance(each, Identified)},
         "cycle": cycle,
         "pairs": pairs.hash,
         "package": version("trans-encoder"),

@@ -166,25 +166,6 @@ def check_length(model: torch.nn.Module, max_tokens: int | None, *, name: str | 
 _NO_LIMIT, _USUAL_LENGTH = 1_000_000, 512
 
 
-def own_length(model: Any) -> int:
-    """Return the length that a sentence-transformers model cuts its inputs to, special tokens included."""
-    own = int(model.max_seq_length or _USUAL_LENGTH)
-    if own > _NO_LIMIT:  # what transformers gives to a tokenizer that names no length
-        own = _USUAL_LENGTH
-    # RoBERTa's configuration counts two positions more than can be used; a length taken from it would fail.
-    return min(own, _learnt_positions(model) or own)
-
-
-def token_limit(model: Any) -> int:
-    """Return how many tokens a model can take at all: its positions, learnt or not, else its own length."""
-    learnt = _learnt_positions(model)
-    if learnt is not None:
-        return learnt
-    configs = (getattr(module, "config", None) for module in model.modules())
-    named = (getattr(config, "max_position_embeddings", None) for config in configs)
-    return max((limit for limit in named if isinstance(limit, int)), default=0) or own_length(model)
-
-
 def _learnt_positions(model: torch.nn.Module) -> int | None:
     for place, module in model.named_modules():
         if place.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
@@ -287,17 +268,6 @@ def fingerprint(name: str | Path) -> dict[str, str]:
     return {"hub": str(name), **({"revision": stored.parent.name} if stored else {})}
 
 
-def save_model(model: Any, folder: Path) -> None:
-    """Save as a folder that sentence-transformers reads from 3.0 on: the same bytes whatever the model did before."""
-    backend = getattr(model.tokenizer, "backend_tokenizer", None)
-    if backend is not None:
-        # Fast tokenizers remember how they last cut and padded, and would save it.
-        backend.no_truncation()
-        backend.no_padding()
-    model.save_pretrained(str(folder), create_model_card=False)
-    make_portable(folder, model)
-
-
 def best_device() -> str:
     """Return the fastest device of this machine: this process's GPU, Apple's, or the CPU."""
     if torch.cuda.is_available():
@@ -379,17 +349,32 @@ class Loaded:
     @property
     def max_tokens(self) -> int:
         """Longest input (a sentence, or a pair) in tokens, special ones included."""
-        return own_length(self.model)
+        own = int(self.model.max_seq_length or _USUAL_LENGTH)
+        if own > _NO_LIMIT:  # what transformers gives to a tokenizer that names no length
+            own = _USUAL_LENGTH
+        # RoBERTa's configuration counts two positions more than can be used; a length taken from it would fail.
+        return min(own, _learnt_positions(self.model) or own)
 
     @property
     def token_limit(self) -> int:
-        """Longest input that the model could take, whatever it is set to."""
-        return token_limit(self.model)
+        """Longest input that the model could take at all: its positions, learnt or not, else its own length."""
+        learnt = _learnt_positions(self.model)
+        if learnt is not None:
+            return learnt
+        configs = (getattr(module, "config", None) for module in self.model.modules())
+        named = (getattr(config, "max_position_embeddings", None) for config in configs)
+        return max((limit for limit in named if isinstance(limit, int)), default=0) or self.max_tokens
 
     def fingerprint(self) -> dict[str, str]:
         """Tell apart the model that was loaded from others."""
         return fingerprint(self.name)
 
     def save(self, folder: Path) -> None:
-        """Save as an ordinary sentence-transformers folder in safetensors."""
-        save_model(self.model, folder)
+        """Save as a folder for sentence-transformers 3.0 and later: the same bytes whatever the model did before."""
+        backend = getattr(self.model.tokenizer, "backend_tokenizer", None)
+        if backend is not None:
+            # Fast tokenizers remember how they last cut and padded, and would save it.
+            backend.no_truncation()
+            backend.no_padding()
+        self.model.save_pretrained(str(folder), create_model_card=False)
+        make_portable(folder, self.model)
