@@ -24,7 +24,7 @@ from trans_encoder.errors import DataError, RunError
 from trans_encoder.evaluation.flips import KINDS, make_flips
 from trans_encoder.files import atomic_file
 from trans_encoder.runs import Stage, identity, scratch
-from trans_encoder.teachers import Identified, ModelRef, Teacher, Vote, check_scores, fingerprint_of
+from trans_encoder.teachers import Identified, ModelRef, Stored, Teacher, Vote, check_scores
 from trans_encoder.teachers.scales import laid_on, mean_scores, pairs_to_ask
 
 RESERVED = ("sentence1", "sentence2", "score")
@@ -261,28 +261,7 @@ def parts(path: Path, shards: Sequence[LabelShard], *, root: Path) -> tuple[Stag
 
 
 @dataclass(frozen=True)
-class _Stored:
-    """A teacher whose scores are read where that is possible, under its own name."""
-
-    teacher: Teacher
-
-    @property
-    def name(self) -> str:
-        """The teacher's name."""
-        return self.teacher.name
-
-    @property
-    def kind(self) -> str:
-        """The teacher's kind."""
-        return self.teacher.kind
-
-    def fingerprint(self) -> Mapping[str, str]:
-        """Tell the teacher apart from others."""
-        return fingerprint_of(self.teacher)
-
-
-@dataclass(frozen=True)
-class Sharded(_Stored):
+class Sharded(Stored):
     """A teacher whose scores of all pairs are in shards."""
 
     shards: tuple[LabelShard, ...]
@@ -294,7 +273,7 @@ class Sharded(_Stored):
 
 
 @dataclass(frozen=True)
-class Cosines(_Stored):
+class Cosines(Stored):
     """A bi-encoder whose embeddings of the sentences of the very pairs are in a file, as unit vectors."""
 
     embeddings: Path
@@ -312,7 +291,7 @@ class Cosines(_Stored):
 
 
 @dataclass(frozen=True)
-class Known(_Stored):
+class Known(Stored):
     """A frozen teacher whose scores of the very pairs are in a label file: it is not asked again."""
 
     labels: Path
@@ -325,7 +304,7 @@ class Known(_Stored):
 
 
 @dataclass(frozen=True)
-class Cached(_Stored):
+class Cached(Stored):
     """A frozen teacher that is asked only about pairs for which no earlier label file has its score."""
 
     earlier: tuple[Path, ...]

@@ -17,11 +17,10 @@ ASKED_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A teacher whose answers are written to a file as they come, so that it is not asked about a pair again."""
+class Stored:
+    """A teacher whose scores are read where that is possible, under its own name."""
 
     teacher: Teacher
-    answers: Path
 
     @property
     def name(self) -> str:
@@ -36,6 +35,13 @@ class Asked:
     def fingerprint(self) -> Mapping[str, str]:
         """Tell the teacher apart from others."""
         return fingerprint_of(self.teacher)
+
+
+@dataclass(frozen=True)
+class Asked(Stored):
+    """A teacher whose answers are written to a file as they come, so that it is not asked about a pair again."""
+
+    answers: Path
 
     def score(self, pairs: PairSet) -> Scores:
         """Look answers up, and ask for those that are missing."""
