@@ -75,15 +75,6 @@ def test_no_module_imports_more_than_twelve_others():
     assert {name: count for name, count in counts.items() if count > 12} == {}
 
 
-def test_everything_that_is_listed_as_new_is_there():
-    structure = runpy.run_path(str(ROOT / "benchmarks" / "structure.py"))
-    for places in structure["NEW_FEATURES"].values():
-        for place in places:
-            module, _, names = place.partition("::")
-            each = [f"{module}::{name}" for name in names.split()] or [module]
-            assert all(any(structure["parts_of"]([one])) for one in each), place
-
-
 def test_no_catch_all_modules():
     assert not {path.stem for path in MODULES} & {"utils", "util", "common", "helpers", "misc"}
 
