@@ -15,7 +15,12 @@ from trans_encoder.errors import MissingExtraError, import_extra
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SOURCES = sorted((ROOT / "src" / "trans_encoder").rglob("*.py"))
-DISTRIBUTIONS = {"faiss": "faiss-cpu", "markdown_it": "markdown-it-py", "sklearn": "scikit-learn"}
+DISTRIBUTIONS = {
+    "faiss": "faiss-cpu",
+    "markdown_it": "markdown-it-py",
+    "pydantic_core": "pydantic",  # which requires one exact version of it
+    "sklearn": "scikit-learn",
+}
 """The names of packages whose modules are called differently."""
 
 WITHOUT = """
