@@ -287,6 +287,18 @@ def test_the_manifest_names_the_models(tmp_path, static):
     assert "model.safetensors" in manifest["fingerprints"][0]
 
 
+@pytest.mark.parametrize("key", ["rows", "texts", "shards", "checksums"])
+def test_a_manifest_that_leads_out_of_its_folder_is_refused(tmp_path, embedder, key):
+    out = tmp_path / "i"
+    build_index(Corpus.from_texts(["one boat", "two lamps"]), out, models=embedder)
+    manifest = json.loads((out / "index.json").read_text(encoding="utf-8"))
+    away = "../i/rows-00001.arrow"
+    manifest[key] = {"rows": away, "texts": away, "shards": [away], "checksums": {away: "0" * 64}}[key]
+    (out / "index.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(DataError, match=r"index.json cannot be read .*\.\./i/rows-00001.arrow is not in the folder"):
+        Index.open(out)
+
+
 @pytest.mark.parametrize("name", ["rows-00001.arrow", "texts-00001.arrow", "vectors-00001-00000.npy"])
 def test_a_damaged_file_is_refused_by_name_with_a_remedy_that_works(tmp_path, embedder, name):
     import shutil

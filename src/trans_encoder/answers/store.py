@@ -64,7 +64,11 @@ class Manifest:
                 raise DataError(
                     f"{folder} is an index of format {content.get('format')!r}, expected {_FORMAT}; {_AGAIN}"
                 )
-            return cls(**{**content, "shards": tuple(content["shards"])})
+            manifest = cls(**{**content, "shards": tuple(content["shards"])})
+            for name in (manifest.rows, manifest.texts, *manifest.shards, *manifest.checksums):
+                if Path(name).name != name:  # of a published index, somebody else wrote this file
+                    raise ValueError(f"{name} is not in the folder")
+            return manifest
         except NotADirectoryError:
             raise DataError(
                 f"{folder} is a file, not an index; make one of it: "
