@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import traceback
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from killing import in_a_process
 from trans_encoder.answers import store
 from trans_encoder.answers.duplicates import find_duplicates
 from trans_encoder.answers.index import Index, build_index
-from trans_encoder.answers.objects import Storage, is_url
+from trans_encoder.answers.objects import Storage, is_url, without_credentials
 from trans_encoder.answers.published import located, writing
 from trans_encoder.cli import app
 from trans_encoder.data.corpus import Corpus
@@ -249,4 +250,18 @@ def test_places_that_cannot_be_used_are_named(machine, static):
     with pytest.raises(ConfigurationError, match="is a URL; give a folder on a disk"):
         find_duplicates(["one", "two", "three"], models=str(static)).save("s3://bucket/answers")
     assert not is_url("C:/index")
+
+
+@pytest.mark.parametrize("url", ["s3://key:se/cret@bucket/i", "s3://key:se@cret@bucket/i", "foo://key:cret@bucket/i"])
+def test_a_url_that_cannot_be_read_is_refused_without_its_password(url):
+    with pytest.raises(ConfigurationError, match=r"://bucket/i cannot be used") as refused:
+        Index.open(url)
+    assert "cret" not in "".join(traceback.format_exception(refused.value))
+
+
+def test_urls_are_shown_without_credentials():
     assert Storage.at("s3://key:secret@bucket/i?region=eu-west-1").url == "s3://bucket/i"
+    assert without_credentials("abfss://container@account.dfs.core.windows.net/i") == (
+        "abfss://container@account.dfs.core.windows.net/i"
+    )
+    assert without_credentials("who?/notes: a@b.index") == "who?/notes: a@b.index", "a folder is no URL"

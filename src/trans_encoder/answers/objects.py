@@ -13,12 +13,19 @@ from trans_encoder.errors import ConfigurationError, RunError
 from trans_encoder.files import PARTIAL
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # no drive letter of Windows
-_CREDENTIALS = re.compile(r"//[^/@]*@|\?.*")
+_CREDENTIALS = re.compile(r"//[^/@]*:.*@|\?.*")
+"""USER:PASSWORD@, to the last @ since a password may be unquoted, and options; the container in abfss://CONTAINER@ACCOUNT
+is none."""
 
 
 def is_url(place: str | Path) -> bool:
     """Return whether a place is a URL, not a folder."""
     return _URL.match(str(place)) is not None
+
+
+def without_credentials(place: str) -> str:
+    """Return a folder as it is, and a URL as people may see it."""
+    return _CREDENTIALS.sub(lambda found: "//" if found[0].startswith("//") else "", place) if is_url(place) else place
 
 
 @dataclass(frozen=True)
@@ -35,13 +42,14 @@ class Storage:
         """Connect to the storage of a URL; credentials come from where its own tools look for them."""
         from pyarrow.fs import FileSystem
 
-        shown = _CREDENTIALS.sub(lambda found: "//" if found[0].startswith("//") else "", url).rstrip("/")
+        shown = without_credentials(url).rstrip("/")
         try:
             filesystem, root = FileSystem.from_uri(url)
         except (pa.ArrowException, OSError, ValueError) as error:
+            reason = str(error).replace(url, shown)  # Arrow repeats the URL as it is
             raise ConfigurationError(
-                f"{shown} cannot be used ({error}); give a URL such as s3://bucket/tickets.index, gs:// or abfss://"
-            ) from error
+                f"{shown} cannot be used ({reason}); give a URL such as s3://bucket/tickets.index, gs:// or abfss://"
+            ) from None
         if not root.strip("/"):
             raise ConfigurationError(f"{shown} names no folder; give one, such as s3://bucket/tickets.index")
         return cls(shown, filesystem, root.rstrip("/"))

@@ -86,6 +86,7 @@ def index(
     Example: `trans-encoder index --text tickets.csv --id ticket --model models/all-MiniLM-L6-v2 --out tickets.index`
     """
     from trans_encoder.answers.index import build_index
+    from trans_encoder.answers.objects import without_credentials
     from trans_encoder.cli.reading import read_corpus
 
     with show_progress():
@@ -101,13 +102,14 @@ def index(
     for name, cuts in report.cuts.items():
         say_cuts(name, cuts)
     parts = [f"{number:,} {what}" for what, number in asdict(report).items() if number and what in _CHANGES]
+    place = without_credentials(out)
     shown = [
-        f"{out}: {report.rows:,} rows ({', '.join(parts)}), {report.texts:,} distinct texts, "
+        f"{place}: {report.rows:,} rows ({', '.join(parts)}), {report.texts:,} distinct texts, "
         f"{report.embedded:,} embedded now",
         f"Unrelated texts score about {probability.scale.unrelated:.2f}, the same text with a light edit about "
         f"{probability.scale.same:.2f}",
     ]
-    result = {"out": str(out), "models": made.manifest.models, **asdict(report), "scale": asdict(probability.scale)}
+    result = {"out": place, "models": made.manifest.models, **asdict(report), "scale": asdict(probability.scale)}
     print_result(result, as_json=json, shown=shown)
 
 
