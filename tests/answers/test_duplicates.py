@@ -1,6 +1,8 @@
 """Duplicates: pairs, groups that no weak link joins, two files, the page, and what a decision promises."""
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +34,17 @@ def found(static, sentences):
     ids = [f"T{number}" for number in range(30)] + [f"D{number}" for number in range(10)]
     corpus = Corpus.from_texts([*texts, *(f"{text} near" for text in texts[:10])], ids=ids)
     return find_duplicates(corpus, models=str(static))
+
+
+def test_an_index_whose_model_has_code_of_its_own_is_compared_if_that_is_allowed(bert, sentences, tmp_path):
+    model = Path(shutil.copytree(bert, tmp_path / "model"))
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    (model / "config.json").write_text(json.dumps({**config, "auto_map": {}}), encoding="utf-8")
+    corpus = Corpus.from_texts(list(dict.fromkeys(sentences))[:20])
+    build_index(corpus, tmp_path / "i", models=[str(model)], trust_remote_code=True)
+    with pytest.raises(ConfigurationError, match="trust_remote_code=True"):
+        find_duplicates(tmp_path / "i")
+    assert find_duplicates(tmp_path / "i", trust_remote_code=True).rows == 20
 
 
 def test_rows_with_nearly_the_same_words_are_found(found):

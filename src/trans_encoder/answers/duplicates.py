@@ -63,7 +63,9 @@ def find_duplicates(
         if names or cross is not None or prompts is not None:
             raise ConfigurationError("give either a run or models, not both; a run's models keep their prompts")
         names, cross = models_of(run if isinstance(run, Result) else Result.open(run))
-    made = against if not names and against is not None and not _is_index(source) else source
+    source = _opened(source, trust_remote_code=trust_remote_code)
+    against = None if against is None else _opened(against, trust_remote_code=trust_remote_code)
+    made = against if not names and against is not None and not isinstance(source, Index) else source
     embedder = _embedder(made, names, prompts, trust_remote_code=trust_remote_code)
     if isinstance(cross, str):
         cross = load_encoder(cross, kind="cross", trust_remote_code=trust_remote_code)
@@ -260,16 +262,15 @@ def models_of(result: Result) -> tuple[list[str], list[CrossEncoder]]:
 
 
 def _embedder(source: Source, names: Sequence[str], prompts: EachPrompts, *, trust_remote_code: bool) -> Embedder:
-    index = _as_index(source)
-    if index is not None:
+    if isinstance(source, Index):
         if names:
             raise ConfigurationError(
-                f"{index.path} is an index and keeps to its own models ({', '.join(index.manifest.models)}); "
+                f"{source.path} is an index and keeps to its own models ({', '.join(source.manifest.models)}); "
                 "leave out the models, or give the file itself"
             )
         if prompts is None:
-            return index.embedder
-        return Index.open(index.path, prompts=prompts, trust_remote_code=trust_remote_code).embedder
+            return source.embedder
+        return Index.open(source.path, prompts=prompts, trust_remote_code=trust_remote_code).embedder
     if not names:
         raise ConfigurationError(
             "no model was given to compare texts with; give a bi-encoder's folder or hub name with --model, "
@@ -278,24 +279,20 @@ def _embedder(source: Source, names: Sequence[str], prompts: EachPrompts, *, tru
     return load_embedder(names, prompts=prompts, trust_remote_code=trust_remote_code)
 
 
-def _as_index(source: Source) -> Index | None:
-    if isinstance(source, Index):
-        return source
-    return Index.open(cast(str | Path, source)) if _is_index(source) else None
-
-
-def _is_index(source: Source) -> bool:
-    return isinstance(source, Index) or (isinstance(source, str | Path) and is_index(source))
+def _opened(source: Source, *, trust_remote_code: bool) -> Source:
+    """Open a place that is an index; leave any other source as it is."""
+    if isinstance(source, str | Path) and is_index(source):
+        return Index.open(source, trust_remote_code=trust_remote_code)
+    return source
 
 
 def _embed(source: Source, embedder: Embedder) -> Embedded:
-    index = _as_index(source)
-    if index is not None:
-        if not index.manifest.is_of(embedder):
+    if isinstance(source, Index):
+        if not source.manifest.is_of(embedder):
             raise ConfigurationError(
-                f"{index.path} was embedded with other models or prompts than the texts compared with it"
+                f"{source.path} was embedded with other models or prompts than the texts compared with it"
             )
-        return index.embedded.compacted()
+        return source.embedded.compacted()
     if isinstance(source, str | Path):
         return Embedded.of(Corpus.read(source), embedder)
     if isinstance(source, Corpus):
