@@ -19,7 +19,7 @@ from trans_encoder.errors import ConfigurationError
 from trans_encoder.evaluation.ensembles import Voter, save_ensemble
 from trans_encoder.pipelines.distil import distil
 from trans_encoder.pipelines.ensemble import ensemble_run
-from trans_encoder.teachers.frozen import WordTeacher
+from trans_encoder.teachers.frozen import WordTeacher, name_functions
 
 RUN = {**TINY_RUN, "cycles": 1, "scale": None, "selection": "last", "formulation": "bi"}
 
@@ -50,6 +50,23 @@ def test_objects_that_score_teach(bert, roberta, pairs, tmp_path):
     for name, teacher in zip(list(labels.by_teacher)[1:], [*encoders, saved], strict=True):
         np.testing.assert_allclose(labels.by_teacher[name], teacher.score(labels.pairs), atol=1e-5)
     assert len(set(labels.provenance["fingerprints"].values())) == 4
+
+
+def test_functions_and_objects_of_one_name_are_all_asked():
+    class Named:
+        name = "rate-2"
+
+        def score(self, pairs):
+            return [0.0] * len(pairs)
+
+    def rate(pairs):
+        return [1.0] * len(pairs)
+
+    first, again = rate, lambda pairs: [2.0] * len(pairs)
+    again.__name__ = "rate"
+    named = name_functions([first, Named(), again])
+    asked = [named.functions[teacher.spec]([("a", "b")])[0] for teacher in named.teachers]
+    assert asked == [1.0, 0.0, 2.0]
 
 
 def test_cards_and_results_name_teachers_and_merging_and_do_not_hide_labels(bert, start, pairs, tmp_path):

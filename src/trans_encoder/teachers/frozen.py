@@ -217,6 +217,7 @@ def name_functions(teachers: Sequence[str | TeacherConfig | Mapping[str, Any] | 
     """Tell Python functions and objects apart from what a configuration can hold, and give each a name."""
     listed: list[str | TeacherConfig | Mapping[str, Any]] = []
     functions: dict[str, ScoreFunction] = {}
+    taken: set[str] = set()
     for teacher in teachers:
         if isinstance(teacher, str | TeacherConfig | Mapping):
             listed.append(teacher)
@@ -228,8 +229,9 @@ def name_functions(teachers: Sequence[str | TeacherConfig | Mapping[str, Any] | 
                 f"score, such as BiEncoder.load(...), or a function that takes a list of pairs and returns their scores"
             )
         own_name = getattr(teacher, "__name__", None) or getattr(teacher, "name", None) or type(teacher).__name__
-        called = free_name(str(own_name), set())
-        spec = f"{FUNCTION}{called}" if f"{FUNCTION}{called}" not in functions else f"{FUNCTION}{called}-{len(listed)}"
+        called = free_name(str(own_name), taken)
+        taken.add(called.lower())
+        spec = f"{FUNCTION}{called}"
         functions[spec] = asked
         listed.append(TeacherConfig(spec=spec))
     return Named(listed, functions)
