@@ -11,13 +11,15 @@ from typer.testing import CliRunner
 from conftest import contents
 from killing import killed_until_it_ends
 from trans_encoder.cli import app
-from trans_encoder.config import MemberConfig
+from trans_encoder.config import MemberConfig, make_config
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.writers import write_pairs
 from trans_encoder.distill.labels import label
 from trans_encoder.encoders import BiEncoder
 from trans_encoder.errors import DataError, RunError
-from trans_encoder.pipelines.learn import learn, read_labels
+from trans_encoder.fast.runner import FastRunner
+from trans_encoder.pipelines.learn import Learn, learn, read_labels
+from trans_encoder.runner import PlainRunner
 
 QUICK = {"batch_size": 16, "learning_rate": 1e-3, "checkpoint_steps": 2, "dev_steps": 3, "max_tokens": 32}
 SETTINGS = [part for key, value in QUICK.items() for part in ("--set", f"{key}={value}")]
@@ -86,6 +88,14 @@ def test_a_killed_training_continues_to_the_same_bytes(bert, dev, tmp_path):
     kills = killed_until_it_ends(lambda out: again(out=out), tmp_path / "killed", write=2)
     assert kills > 1
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("kind", ["bi", "cross"])
+def test_the_speed_ups_can_be_switched_off(bert, dev, kind, monkeypatch):
+    monkeypatch.delenv("TRANS_ENCODER_FAST", raising=False)
+    for fast, runner in ((True, FastRunner), (False, PlainRunner)):
+        work = Learn(make_config([str(bert)], overrides={"fast": fast}), kind, dev)
+        assert type(work.load().runner) is runner
 
 
 def test_another_training_does_not_go_on_in_the_folder(bert, dev, tmp_path):

@@ -117,7 +117,8 @@ def learn(
     ):
         run.complete([run.stage(run.layout.trained(kind), inputs, work)], advance=advance)
     made = Layout(Path(out)).trained(kind)
-    return load_encoder(made, kind=kind, device=config.given_device, trust_remote_code=config.trust_remote_code)
+    loading: dict[str, Any] = {"trust_remote_code": config.trust_remote_code, "fast": config.fast_option}
+    return load_encoder(made, kind=kind, device=config.given_device, **loading)
 
 
 def _config(model: str | MemberConfig, *, kind: Kind, preset: str, overrides: Mapping[str, Any]) -> RunConfig:
@@ -217,6 +218,7 @@ class Learn:
             prompts=member.prompts,
             device=config.given_device,
             trust_remote_code=config.trust_remote_code,
+            fast=config.fast_option,
         )
         student = model.load(seed=config.seed)
         check_length(student.model, self.plan.given_tokens, name=member.bi)
