@@ -26,8 +26,7 @@ def learnt(encoder, pairs, *, rows=16):
     found = {
         name: weight.grad.to_dense().clone()
         for name, weight in weights
-        if weight.grad is not None
-        and not any(part in name for part in ("key.bias", "word_embeddings", "tok_embeddings"))
+        if weight.grad is not None and not any(part in name for part in _LEFT_OUT)
     }
     assert len(found) > 10
     return {"outputs": outputs.detach(), **found}
