@@ -211,20 +211,26 @@ def test_a_reader_that_is_late_reads_the_newer_state(url, machine, embedder, mon
 
 
 def test_damaged_files_and_foreign_names_are_refused(tmp_path, url, machine, embedder):
-    build_index(Corpus.from_texts(["one"]), url, models=embedder)
+    before = rows(build_index(Corpus.from_texts(["one"]), url, models=embedder))
     place = tmp_path / "bucket/tickets.index"
     machine("reader")
     damaged = place / "files" / published(tmp_path)["index.json"]
     content = damaged.read_bytes()
     damaged.write_bytes(content[:-3] + b"...")
-    with pytest.raises(DataError, match=r"files/.* is damaged"):
-        Index.open(url)
-    damaged.write_bytes(content)
+    for work in (Index.open, lambda place: build_index(Corpus.from_texts(["one"]), place, models=embedder)):
+        with pytest.raises(DataError, match=r"files/.* is damaged .*; remove it, and remove .*/published.json, then"):
+            work(url)
+    damaged.unlink()
+    (place / "published.json").unlink()
+    assert rows(build_index(Corpus.from_texts(["one"]), url, models=embedder)) == before, "the remedy works"
+    assert damaged.read_bytes() == content
     state = json.loads((place / "published.json").read_text(encoding="utf-8"))
     for files in ({"../../outside": "0" * 64}, {"index.json": "../index.json"}, ["index.json"]):
         (place / "published.json").write_text(json.dumps({**state, "files": files}), encoding="utf-8")
-        with pytest.raises(DataError, match=r"published.json cannot be read"):
+        with pytest.raises(DataError, match=r"published.json cannot be read .*; remove .*/published.json, then"):
             Index.open(url)
+    (place / "published.json").unlink()
+    assert rows(build_index(Corpus.from_texts(["one"]), url, models=embedder)) == before, "the remedy works"
     assert not (tmp_path / "outside").exists()
 
 

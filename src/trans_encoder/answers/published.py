@@ -64,7 +64,7 @@ def fetch(storage: Storage, folder: Path) -> bytes | None:
                 with atomic_file(folder / STATE) as temporary:
                     temporary.write_bytes(state)
             return state
-    raise DataError(f"{storage.url} lacks files that its {STATE} names; index again with --reindex into another place")
+    raise DataError(f"{storage.url} lacks files that its {STATE} names; {_anew(storage)}")
 
 
 def known_state(folder: Path) -> bytes | None:
@@ -186,10 +186,16 @@ def _fetch_files(storage: Storage, folder: Path, files: dict[str, str]) -> bool:
                 return False
             if sha256(part) != files[name]:
                 part.unlink()
-                raise DataError(f"{storage.url}/{FILES}/{files[name]} is damaged (its checksum differs)")
+                damaged = f"{storage.url}/{FILES}/{files[name]}"
+                raise DataError(f"{damaged} is damaged (its checksum differs); remove it, and {_anew(storage)}")
             part.replace(folder / name)
             advance(1)
     return True
+
+
+def _anew(storage: Storage) -> str:
+    """Say how to begin again: files that are there and whole are not sent again."""
+    return f"remove {storage.url}/{STATE}, then make the index again from all of its rows"
 
 
 def _write_state(checksums: dict[str, str]) -> bytes:
@@ -206,5 +212,5 @@ def _read_state(storage: Storage, state: bytes) -> dict[str, str]:
         if not all(map(_CHECKSUM.fullmatch, files.values())):
             raise ValueError("a checksum that is none")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"{storage.url}/{STATE} cannot be read ({error}); publish the index again") from error
+        raise DataError(f"{storage.url}/{STATE} cannot be read ({error}); {_anew(storage)}") from error
     return dict(sorted(files.items(), key=lambda file: file[0] == MANIFEST))
