@@ -16,7 +16,7 @@ from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.writers import write_pairs
 from trans_encoder.distill.labels import label
 from trans_encoder.encoders import BiEncoder
-from trans_encoder.errors import DataError, RunError
+from trans_encoder.errors import ConfigurationError, DataError, RunError
 from trans_encoder.fast.runner import FastRunner
 from trans_encoder.pipelines.learn import Learn, learn, read_labels
 from trans_encoder.runner import PlainRunner
@@ -96,6 +96,15 @@ def test_the_speed_ups_can_be_switched_off(bert, dev, kind, monkeypatch):
     for fast, runner in ((True, FastRunner), (False, PlainRunner)):
         work = Learn(make_config([str(bert)], overrides={"fast": fast}), kind, dev)
         assert type(work.load().runner) is runner
+
+
+def test_settings_that_nothing_would_use_are_refused(bert, dev, labels, tmp_path):
+    for setting in ({"cycles": 3}, {"trackers": ("tensorboard",)}, {"cross": {"epochs": 2}}, {"cross.epochs": 2}):
+        with pytest.raises(ConfigurationError, match=f"{next(iter(setting))[:5]}.*only for the cycles of a run"):
+            learn(dev, str(bert), kind="bi", out=tmp_path / "out", **setting)
+    arguments = ("learn", labels, "--model", bert, "--kind", "bi", "--out", tmp_path / "out")
+    assert "hard_pairs: only for" in run(*arguments, "--set", "hard_pairs=0.5", code=2).stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_another_training_does_not_go_on_in_the_folder(bert, dev, tmp_path):

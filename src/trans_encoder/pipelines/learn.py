@@ -46,6 +46,8 @@ logger = logging.getLogger(__name__)
 Labels = PairSet | str | Path
 COSINES = (-1.0, 1.0)
 """What labels may be without `score_range`: cosines, or probabilities among them."""
+_RUN_SETTINGS = ("seed", "both_orders", "device", "precision", "fast", "trust_remote_code")
+"""What counts of a run's settings beside the kind's plan."""
 
 
 def read_labels(
@@ -97,8 +99,9 @@ def learn(
     """Train one student on labelled pairs and leave it in `out`/bi or `out`/cross.
 
     `model` is what the student starts from; a `MemberConfig` also chooses its pooling and prompts. Overrides are fields
-    of the kind's TrainingPlan and of RunConfig (seed, both_orders, device, precision). A dev set only chooses the best
-    checkpoint. The same call continues a stopped training and returns what a finished one made.
+    of the kind's TrainingPlan and, of RunConfig, seed, both_orders, device, precision, fast and trust_remote_code. A
+    dev set only chooses the best checkpoint. The same call continues a stopped training and returns what a finished
+    one made.
     """
     config = _config(model, kind=kind, preset=preset, overrides=overrides)
     (member,) = config.members
@@ -124,6 +127,12 @@ def learn(
 def _config(model: str | MemberConfig, *, kind: Kind, preset: str, overrides: Mapping[str, Any]) -> RunConfig:
     """Resolve the settings; those of the training may be given without saying whose they are."""
     named = {f"{kind}.{key}" if key in TrainingPlan.model_fields else key: value for key, value in overrides.items()}
+    settings = {key.partition(".")[0] for key in named}
+    if unused := sorted(settings & set(RunConfig.model_fields) - {kind, *_RUN_SETTINGS}):
+        raise ConfigurationError(
+            f"{', '.join(unused)}: only for the cycles of a run; one student from saved labels takes the settings of "
+            f"its training and {', '.join(_RUN_SETTINGS)}"
+        )
     return make_config([model], preset=preset, overrides=named)
 
 
