@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from killing import in_a_process
 from trans_encoder.answers import store
 from trans_encoder.answers.duplicates import find_duplicates
+from trans_encoder.answers.found import title_of
 from trans_encoder.answers.index import Index, build_index
 from trans_encoder.answers.objects import Storage, is_url, without_credentials
 from trans_encoder.answers.published import located, writing
@@ -267,6 +268,8 @@ def test_a_url_that_cannot_be_read_is_refused_without_its_password(url):
 
 def test_urls_are_shown_without_credentials():
     assert Storage.at("s3://key:secret@bucket/i?region=eu-west-1").url == "s3://bucket/i"
+    assert without_credentials("s3:/key:se?cret@bucket/i") == "s3:/bucket/i", "a path keeps one slash"
+    assert title_of("s3://key:secret@bucket?region=eu-west-1") == "bucket"
     assert without_credentials("abfss://container@account.dfs.core.windows.net/i") == (
         "abfss://container@account.dfs.core.windows.net/i"
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -297,7 +297,7 @@ def _embed(source: Source, embedder: Embedder) -> Embedded:
         return Embedded.of(Corpus.read(source), embedder)
     if isinstance(source, Corpus):
         return Embedded.of(source, embedder)
-    return Embedded.of(Corpus.from_texts(cast(Sequence[str], source)), embedder)
+    return Embedded.of(Corpus.from_texts(source), embedder)
 
 
 def _short(value: Any) -> float:

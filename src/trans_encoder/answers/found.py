@@ -9,7 +9,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trans_encoder.answers.objects import is_url
+from trans_encoder.answers.objects import is_url, without_credentials
 from trans_encoder.answers.probability import Probability
 from trans_encoder.errors import ConfigurationError, DataError
 from trans_encoder.files import atomic_file, read_json, write_json
@@ -95,11 +95,17 @@ class Duplicates:
             raise DataError(f"{folder} does not hold what `duplicates` writes ({error}); run it again") from error
 
 
+def title_of(source: str) -> str:
+    """Return what a page about a place is called: the last part of its name."""
+    return Path(without_credentials(source)).name
+
+
 def check_target(folder: Path) -> None:
     """Refuse to replace files of the user's that have the names of ours."""
     if is_url(folder):
         raise ConfigurationError(
-            f"{folder} is a URL; give a folder on a disk (--out), where an audit can keep every answer at once"
+            f"{without_credentials(str(folder))} is a URL; give a folder on a disk (--out), where an audit can keep "
+            "every answer at once"
         )
     if folder.exists() and not folder.is_dir():
         raise ConfigurationError(f"{folder} is a file; give a folder (--out)")

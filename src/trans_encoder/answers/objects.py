@@ -13,9 +13,8 @@ from trans_encoder.errors import ConfigurationError, RunError
 from trans_encoder.files import PARTIAL
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # no drive letter of Windows
-_CREDENTIALS = re.compile(r"//[^/@]*:.*@|\?.*")
-"""USER:PASSWORD@, to the last @ since a password may be unquoted, and options; the container in abfss://CONTAINER@ACCOUNT
-is none."""
+_CREDENTIALS = re.compile(r"^([^/]*:/+)[^/@]*:.*@")
+"""USER:PASSWORD@, to the last @ since a password may be unquoted; CONTAINER@ in abfss://CONTAINER@ACCOUNT is none."""
 
 
 def is_url(place: str | Path) -> bool:
@@ -24,8 +23,8 @@ def is_url(place: str | Path) -> bool:
 
 
 def without_credentials(place: str) -> str:
-    """Return a folder as it is, and a URL as people may see it."""
-    return _CREDENTIALS.sub(lambda found: "//" if found[0].startswith("//") else "", place) if is_url(place) else place
+    """Return a folder as it is, and a URL as people may see it: without credentials and options."""
+    return _CREDENTIALS.sub(r"\1", place).partition("?")[0] if is_url(place) else place
 
 
 @dataclass(frozen=True)

@@ -62,9 +62,8 @@ def duplicates(
     Example: `trans-encoder duplicates tickets.index --precision 0.9 --out duplicates`
     """
     from trans_encoder.answers.duplicates import find_duplicates, models_of
-    from trans_encoder.answers.found import check_target
+    from trans_encoder.answers.found import check_target, title_of
     from trans_encoder.answers.index import Index, is_index
-    from trans_encoder.answers.objects import without_credentials
     from trans_encoder.distill.run import Result
     from trans_encoder.encoders import load_encoder
     from trans_encoder.errors import ConfigurationError
@@ -96,7 +95,7 @@ def duplicates(
         deciding: dict[str, Any] = {"precision": precision, "threshold": threshold, "flips": flips}
         found = find_duplicates(opened, cross=crosses, against=other, **deciding)
         found.save(out)
-        page = write_duplicates(found, out / "duplicates.html", title=Path(without_credentials(source)).name)
+        page = write_duplicates(found, out / "duplicates.html", title=title_of(source))
     result = {"out": str(out), "page": str(page), "rows": found.rows, **found.summary}
     print_result(result, as_json=json, shown=_shown(found, out, page))
 
