@@ -147,6 +147,31 @@ def test_passes_are_refused_for_what_has_no_dropout(bert, pairs, tmp_path):
         mean_with_dropout(still, pairs, passes=2)
 
 
+def test_held_out_pairs_are_asked_in_parts_and_once_too(bert, pairs, tmp_path, monkeypatch):
+    monkeypatch.setattr("trans_encoder.teachers.asking.ASKED_AT_ONCE", 10)
+    asked: list[tuple[str, str]] = []
+    down = [True]
+
+    def service(given):
+        if down and len(asked) == 20:
+            raise ConnectionError("the service is down")
+        asked.extend(given)
+        return [len(set(first.split()) & set(second.split())) for first, second in given]
+
+    held_out = tmp_path / "run/held-out.parquet"
+    given = {"teachers": [service], "out": tmp_path / "run", **RUN, "selection": "label-free", "ask": 1.0}
+    with pytest.raises(ConnectionError):
+        distil(pairs, str(bert), **given)
+    assert not held_out.exists()
+    down.clear()
+    distil(pairs, str(bert), **given)
+    assert len(asked) == len(set(asked)) == len(pairs), "each pair once"
+    judged = PseudoLabels.open(held_out)
+    words = [len(set(first.split()) & set(second.split())) for first, second, _ in judged.pairs.rows()]
+    assert len(words) > 20
+    np.testing.assert_array_equal(judged.by_teacher["service"], words)
+
+
 def test_what_a_function_answered_before_a_failure_is_not_asked_again(bert, pairs, tmp_path, monkeypatch):
     monkeypatch.setattr("trans_encoder.teachers.asking.ASKED_AT_ONCE", 20)
     asked: list[tuple[str, str]] = []

@@ -18,9 +18,9 @@ from trans_encoder.encoders.directions import without_common_directions
 from trans_encoder.errors import DataError, RunError
 from trans_encoder.evaluation.probe import flip_accuracy
 from trans_encoder.files import atomic_file, atomic_folder
-from trans_encoder.ranks import is_first_rank
-from trans_encoder.runs import StartEntry, StartRecord, write_record
-from trans_encoder.teachers import ModelRef, Teacher
+from trans_encoder.ranks import is_first_rank, world_size
+from trans_encoder.runs import StartEntry, StartRecord, scratch, write_record
+from trans_encoder.teachers import ModelRef, Teacher, kept_in
 from trans_encoder.teachers.checks import check_scores
 
 
@@ -89,7 +89,9 @@ class ScoreHeldOut:
 
     def __call__(self, path: Path) -> None:
         """Write one column for each teacher; there is no mean, because the members' part is not known yet."""
-        columns = {teacher.name: RankSharded(teacher).score(self.held_out) for teacher in self.teachers}
+        # Ranks would write to one file.
+        asked = [kept_in(scratch(path), each) if world_size() == 1 else each for each in self.teachers]
+        columns = {teacher.name: RankSharded(teacher).score(self.held_out) for teacher in asked}
         for teacher in self.teachers:
             check_scores(columns[teacher.name], teacher=teacher, place="held-out pairs, ")
         if is_first_rank():

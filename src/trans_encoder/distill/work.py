@@ -53,7 +53,7 @@ from trans_encoder.runs import (
     scratch,
     tracked,
 )
-from trans_encoder.teachers import Asked, ModelRef, Teacher, Vote
+from trans_encoder.teachers import ModelRef, Teacher, Vote, kept_in
 
 
 @dataclass(frozen=True)
@@ -163,10 +163,10 @@ class Label:
         mine = tuple(shard for shard in shards if shard.teacher == teacher)
         if mine:
             return Sharded(teacher, mine, folder)
-        if teacher.kind == "function" and not getattr(teacher, "needs_all_pairs", False):
-            teacher = Asked(teacher, folder / f"{teacher.name}.jsonl")
         layout = self.cycle.layout
-        return Cached(teacher, tuple(layout.start_labels(before) for before in range(1, self.cycle.pairs_from)))
+        return Cached(
+            kept_in(folder, teacher), tuple(layout.start_labels(before) for before in range(1, self.cycle.pairs_from))
+        )
 
 
 @dataclass(frozen=True)

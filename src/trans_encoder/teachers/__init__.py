@@ -1,6 +1,6 @@
 """Models by reference and frozen teachers: who scores pairs, and how their scores come to one scale."""
 
-from trans_encoder.teachers.asking import Asked, Stored
+from trans_encoder.teachers.asking import Stored, kept_in
 from trans_encoder.teachers.checks import check_scores
 from trans_encoder.teachers.frozen import (
     FunctionTeacher,

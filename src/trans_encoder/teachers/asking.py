@@ -81,3 +81,10 @@ class Asked(Stored):
             file.write(lines)
             file.flush()
             os.fsync(file.fileno())
+
+
+def kept_in(folder: Path, teacher: Teacher) -> Teacher:
+    """Return a function that may be asked in parts with its answers kept in a folder; any other teacher as it is."""
+    if teacher.kind != "function" or getattr(teacher, "needs_all_pairs", False):
+        return teacher
+    return Asked(teacher, folder / f"{teacher.name}.jsonl")
