@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import traceback
 from pathlib import Path
@@ -16,6 +17,7 @@ from trans_encoder.answers.found import title_of
 from trans_encoder.answers.index import Index, build_index
 from trans_encoder.answers.objects import Storage, is_url, without_credentials
 from trans_encoder.answers.published import located, writing
+from trans_encoder.answers.store import write_cache
 from trans_encoder.cli import app
 from trans_encoder.data.corpus import Corpus
 from trans_encoder.errors import ConfigurationError, DataError, RunError
@@ -194,6 +196,22 @@ def test_an_index_that_was_removed_begins_anew(tmp_path, url, machine, embedder)
     shutil.rmtree(tmp_path / "bucket/tickets.index")
     build_index(Corpus.from_texts(["two"], ids=["b"]), url, models=embedder)
     assert Index.open(url).embedded.ids == ["b"]
+
+
+def test_a_reader_of_what_was_removed_leaves_nothing_in_the_copy_of_what_came_after(tmp_path, url, machine, embedder):
+    build_index(Corpus.from_texts(["one", "two"]), url, models=embedder)
+    machine("server")
+    before = Index.open(url)
+    machine("first")
+    shutil.rmtree(tmp_path / "bucket/tickets.index")
+    build_index(Corpus.from_texts(["three", "four"]), url, models=embedder)
+    machine("server")
+    after = Index.open(url)
+    assert before.manifest.generation == after.manifest.generation
+    write_cache(before.path, before.manifest, "clusters.npz", lambda file: file.write_bytes(b"of one and two"))
+    assert not list(after.path.glob("cache-*clusters.npz"))
+    write_cache(after.path, after.manifest, "clusters.npz", lambda file: file.write_bytes(b"of three and four"))
+    assert list(after.path.glob("cache-*clusters.npz"))
 
 
 def test_a_reader_that_is_late_reads_the_newer_state(url, machine, embedder, monkeypatch):

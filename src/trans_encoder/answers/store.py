@@ -161,7 +161,9 @@ def write_cache(folder: Path, manifest: Manifest, name: str, write: Callable[[Pa
     """Keep what was made of an index, unless a writer is at work or the folder cannot be written: it is made again."""
     try:
         with locked(folder):
-            if Manifest.read(folder).generation == manifest.generation:
+            now = Manifest.read(folder)
+            # A copy of a URL may hold an index that was made anew since: the same number, other files.
+            if (now.generation, now.checksums) == (manifest.generation, manifest.checksums):
                 write(folder / manifest.cache(name))
     except (RunError, DataError, OSError) as error:
         logger.debug("%s of %s was not kept: %s", name, folder, error)
