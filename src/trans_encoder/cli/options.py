@@ -140,7 +140,10 @@ class Loading:
 
         plain = [model for model in models if not is_ensemble(model)]
         encoders = dict(zip(plain, self.load_encoders(plain), strict=True)) if plain else {}
-        return [encoders[model] if model in encoders else Ensemble.open(model) for model in models]
+        trust = self.trust_remote_code
+        return [
+            encoders[model] if model in encoders else Ensemble.open(model, trust_remote_code=trust) for model in models
+        ]
 
     def load_encoders(self, models: Sequence[str]) -> list["Encoder"]:
         """Load the models; in an ensemble of both kinds, pooling and prompts go to its bi-encoders."""

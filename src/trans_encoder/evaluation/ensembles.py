@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,9 +38,10 @@ class Part:
     both_orders: bool = False
     """Whether it scores a pair in both orders and gives the mean; for cross-encoders."""
 
-    def ranks(self, pairs: PairSet) -> npt.NDArray[np.float64]:
-        """Return where the model's scores lie among its scores of the sample, in (0, 1)."""
-        return _places(_both_orders(load_encoder(self.folder), pairs, both=self.both_orders), self.quantiles)
+    def ranks(self, pairs: PairSet, **loading: Any) -> npt.NDArray[np.float64]:
+        """Return where the model's scores lie among its scores of the sample, in (0, 1); loaded as `load_encoder`."""
+        encoder = load_encoder(self.folder, **loading)
+        return _places(_both_orders(encoder, pairs, both=self.both_orders), self.quantiles)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,27 +50,37 @@ class Ensemble:
 
     name: str
     parts: tuple[Part, ...]
+    device: str | None = None
+    trust_remote_code: bool = False
     kind = "ensemble"
 
     @classmethod
-    def open(cls, folder: str | Path) -> "Ensemble":
-        """Open a saved ensemble."""
+    def open(cls, folder: str | Path, *, device: str | None = None, trust_remote_code: bool = False) -> "Ensemble":
+        """Open a saved ensemble, whose models are loaded on this device."""
         folder = Path(folder).expanduser()
         try:
             saved = read_json(folder / _ENSEMBLE)
-            parts = [Part(**{**part, "folder": folder / part["folder"]}) for part in saved["parts"]]
+            parts = [Part(**{**part, "folder": _inside(folder, part["folder"])}) for part in saved["parts"]]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigurationError(f"{folder} does not hold a saved ensemble ({error}); save it again") from error
-        return cls(str(folder), tuple(parts))
+        return cls(str(folder), tuple(parts), device, trust_remote_code)
 
     def score(self, pairs: PairSet) -> Scores:
         """Return the weighted mean of the models' ranks, in [0, 1]."""
-        ranks = [part.ranks(pairs) for part in self.parts]
+        loading = {"device": self.device, "trust_remote_code": self.trust_remote_code}
+        ranks = [part.ranks(pairs, **loading) for part in self.parts]
         return np.average(ranks, axis=0, weights=[part.weight for part in self.parts]).astype(np.float32)
 
     def fingerprint(self) -> dict[str, str]:
         """Tell the ensemble apart from others: the checksums of all its files."""
         return fingerprint(self.name)
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """Return a folder in the ensemble's; what lies elsewhere would be no part of its fingerprint."""
+    if Path(name).name != name:
+        raise ValueError(f"{name} is not in the folder")
+    return folder / name
 
 
 def is_ensemble(folder: str | Path) -> bool:

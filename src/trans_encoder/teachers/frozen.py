@@ -195,11 +195,13 @@ class EnsembleTeacher:
 
     name: str
     folder: Path
+    device: str | None = None
+    trust_remote_code: bool = False
     kind = "ensemble"
 
     def score(self, pairs: PairSet) -> Scores:
         """Return the weighted mean of its models' ranks."""
-        return Ensemble.open(self.folder).score(pairs)
+        return Ensemble.open(self.folder, device=self.device, trust_remote_code=self.trust_remote_code).score(pairs)
 
     def fingerprint(self) -> dict[str, str]:
         """Tell apart ensembles by their files."""
@@ -270,7 +272,7 @@ def _teacher(settings: TeacherConfig, like: ModelRef, functions: Mapping[str, Sc
             raise ConfigurationError(f"teacher {spec} does not exist; give a file with two texts and a score in a row")
         return ScoreFile(name, Path(spec))
     if is_ensemble(spec):
-        return EnsembleTeacher(name, Path(spec).expanduser())
+        return EnsembleTeacher(name, Path(spec).expanduser(), like.device, like.trust_remote_code)
     source = checked_name(spec.removeprefix(f"{TOKENS}:"), trust_remote_code=like.trust_remote_code)
     # Teachers read whole texts, at their own length rather than the students'.
     model = replace(like, name=name, source=source, pooling=None, prompts=settings.prompts, max_tokens=None)
