@@ -105,6 +105,16 @@ def test_a_run_of_version_0_1_0_is_refused_in_one_sentence_and_left_alone(tmp_pa
     assert Run.open(folder).config == {"seed": 1}
 
 
+def test_a_run_whose_version_had_other_settings_is_refused_in_one_sentence(tmp_path):
+    with claim(tmp_path / "run"):
+        pass
+    config = tmp_path / "run" / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "removed_since": 1}))
+    with pytest.raises(RunError, match="begun with another command or version") as caught, claim(tmp_path / "run"):
+        pass
+    assert "\n" not in str(caught.value)
+
+
 def test_a_run_of_a_later_version_is_refused_too(tmp_path):
     with claim(tmp_path / "run"):
         pass

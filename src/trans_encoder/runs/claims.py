@@ -94,6 +94,11 @@ def unchanged(layout: Layout, config: Mapping[str, Any], origin: Mapping[str, An
     manifest = Manifest.read(layout)
     # Both are empty in a new folder. The configuration alone may be there after a kill, or the manifest be lost.
     old, begun = read_object(layout.config) or config, manifest.origin or origin or {}
+    if old.keys() != config.keys():  # every version writes all of its settings
+        raise RunError(
+            f"{layout.root} was begun with another command or version of trans-encoder, which has other settings; give "
+            f"a new folder (--out), or continue it with what began it"
+        )
     changed = differences(old, config) + ([] if origin is None else differences(begun, origin))
     if changed:
         raise RunError(
