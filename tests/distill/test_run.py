@@ -303,6 +303,12 @@ def test_new_heads_come_from_the_seed(taught):
     assert not torch.equal(head(1)[0], head(2)[0])
 
 
+def test_a_run_of_bi_encoders_alone_does_not_look_at_the_plm(bert, pairs, dev, tmp_path):
+    unreachable = f"{bert}={tmp_path / 'nothing'}"
+    result = distil(dev, unreachable, out=tmp_path / "run", formulation="bi", **ONE_CYCLE)
+    assert not any("PLM" in note for note in result.notes)
+
+
 def test_standard_self_distillation_has_no_cross_encoder(bert, pairs, dev, tmp_path):
     result = distil(pairs, str(bert), dev=dev, out=tmp_path, formulation="bi", strategy="sequential", **TINY_RUN)
     made = set(contents(tmp_path))

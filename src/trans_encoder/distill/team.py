@@ -214,8 +214,8 @@ def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
         raise ConfigurationError("the strategy sequential-ensemble is for members alone, without teachers or a scale")
     members, notes = [], []
     for member in config.members:
-        origin = find_plm(member)
-        if origin.note:
+        origin = find_plm(member) if "cross" in config.kinds else None
+        if origin and origin.note:
             notes.append(f"{member.name}: {origin.note}")
         if config.preset == "small" and (size := parameter_count(member.bi) or 0) > _SMALL_PARAMETERS:
             notes.append(
@@ -233,7 +233,8 @@ def resolve_members(config: RunConfig) -> tuple[RunConfig, list[str]]:
                     f"{member.name}: {directions} common directions are removed from its embeddings, by a Dense module "
                     f"that its bi-encoders keep; set directions=0 to leave them"
                 )
-        found = {"plm": origin.plm, "pooling": pooling, "supervised": supervised, "directions": directions}
+        plm = origin.plm if origin else None  # not even looked at where no cross-encoder begins as it
+        found = {"plm": plm, "pooling": pooling, "supervised": supervised, "directions": directions}
         members.append(member.model_copy(update=found))
     teachers = _with_wording(config, members, notes)
     several = len(members) + len(teachers) > 1 and config.strategy != "sequential-ensemble"
