@@ -169,7 +169,7 @@ def _origin(chosen: Candidate, *, facts: Facts) -> str:
 def _facts(chosen: Candidate, start: Candidate, *, facts: Facts) -> list[str]:
     config = facts.config
     members = "; ".join(
-        f"{escaped(_start(member))}, cross-encoder from {escaped(shown(member.plm or member.bi))}"
+        escaped(_start(member)) + (f", cross-encoder from {escaped(shown(member.plm))}" if member.plm else "")
         for member in config.members
     )
     teachers = "; ".join(

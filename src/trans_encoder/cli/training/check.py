@@ -75,7 +75,10 @@ def _shown(job: "Job", plan: "Plan", *, begun: bool) -> Shown:
     facts = [
         f"{job.count:,} pairs from {job.origin}",
         f"Up to {cycles}, preset {config.preset}, strategy {config.strategy}; {_choice(job)}",
-        *(f"{member.name}: bi-encoder {member.bi}, cross-encoder from {member.plm}" for member in config.members),
+        *(
+            f"{member.name}: bi-encoder {member.bi}" + (f", cross-encoder from {member.plm}" if member.plm else "")
+            for member in config.members
+        ),
         *(f"Lengths: {length}" for length in plan.lengths),
         *(f"Note: {note}" for note in plan.notes),
     ]
