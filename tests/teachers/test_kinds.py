@@ -19,7 +19,7 @@ from trans_encoder.errors import ConfigurationError
 from trans_encoder.evaluation.ensembles import Voter, save_ensemble
 from trans_encoder.pipelines.distil import distil
 from trans_encoder.pipelines.ensemble import ensemble_run
-from trans_encoder.teachers.frozen import WordTeacher, name_functions
+from trans_encoder.teachers.frozen import WordingTeacher, name_functions
 
 RUN = {**TINY_RUN, "cycles": 1, "scale": None, "selection": "last", "formulation": "bi"}
 
@@ -34,7 +34,7 @@ def test_words_can_teach_as_bm25_beside_letter_groups(bert, pairs, tmp_path):
     labels = labels_of(result)
     assert list(labels.by_teacher) == ["bert-32", "lexical", "bm25"]
     assert labels.provenance["weights"]["bm25"] == 0.5
-    np.testing.assert_array_equal(labels.by_teacher["bm25"], WordTeacher("bm25").score(pairs))
+    np.testing.assert_array_equal(labels.by_teacher["bm25"], WordingTeacher("bm25", "bm25").score(pairs))
     assert "bm25" in labels.provenance["fingerprints"]
 
 

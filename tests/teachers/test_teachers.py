@@ -27,7 +27,7 @@ from trans_encoder.pipelines.ensemble import ensemble_run
 from trans_encoder.pipelines.planning import plan_run
 from trans_encoder.report import write_report
 from trans_encoder.teachers import Vote
-from trans_encoder.teachers.frozen import FunctionTeacher, LexicalTeacher
+from trans_encoder.teachers.frozen import FunctionTeacher, WordingTeacher
 from trans_encoder.teachers.scales import pairs_to_ask
 
 RUN = {**TINY_RUN, "cycles": 1, "scale": None, "selection": "last"}
@@ -210,7 +210,7 @@ def test_what_a_function_must_not_return_is_refused(pairs, scores, match):
 
 
 def test_wording_scores_pairs_by_the_letters_they_share(dev):
-    scores = LexicalTeacher("lexical").score(dev)
+    scores = WordingTeacher("lexical").score(dev)
     assert spearmanr(scores, dev.scores).statistic > 0.9
 
 
@@ -335,7 +335,7 @@ def test_the_team_of_a_run_is_one_model_to_score_evaluate_and_label_with(taught,
     # A pair's score does not depend on the pairs beside it.
     np.testing.assert_allclose(saved.score(dev.between(0, 5)), scores[:5], atol=1e-5)
     assert evaluate(tmp_path / "ensemble", dev).scores["pairs"] == measure(scores, TestSet("pairs", dev))
-    labels = label(dev, [saved, LexicalTeacher("lexical")], scale="rank")
+    labels = label(dev, [saved, WordingTeacher("lexical")], scale="rank")
     np.testing.assert_array_equal(next(iter(labels.by_teacher.values())), scores)
 
 
@@ -392,10 +392,3 @@ def test_check_counts_what_teachers_cost(bert, roberta, reranker, pairs):
         "roberta-48": (len(pairs), 1),
         "reranker": (len(pairs) // 2, 1),
     }
-
-
-def test_check_says_that_teachers_are_asked_once(bert, roberta, pairs, tmp_path):
-    write_pairs(pairs, tmp_path / "pairs.jsonl")
-    given = ["--pairs", str(tmp_path / "pairs.jsonl"), "--model", str(bert), "--teacher", str(roberta)]
-    shown = CliRunner().invoke(app, ["check", *given, "--set", "cycles=2", "--set", "device=cpu"])
-    assert "label as a teacher, once" in " ".join(shown.output.split()), shown.output

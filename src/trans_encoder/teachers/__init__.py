@@ -5,7 +5,6 @@ from trans_encoder.teachers.checks import check_scores
 from trans_encoder.teachers.frozen import (
     FunctionTeacher,
     Identified,
-    LexicalTeacher,
     ScoreFile,
     ScoreFunction,
     Teacher,

@@ -40,38 +40,28 @@ class Vote:
     ask: float = 1.0
 
 
-@dataclass(frozen=True)
-class LexicalTeacher:
-    """Scores pairs by the wording that they share."""
-
-    name: str
-    kind = "lexical"
-    needs_all_pairs = True
-
-    def score(self, pairs: PairSet) -> Scores:
-        """Return TF-IDF cosines of letter groups, weighted by the pairs' own texts."""
-        return shared_wording(pairs.sentence1.to_pylist(), pairs.sentence2.to_pylist())
-
-    def fingerprint(self) -> dict[str, str]:
-        """Tell apart ways of scoring."""
-        return {"view": "letter groups of 3 to 5, sublinear TF-IDF"}
+_WORDING = {
+    LEXICAL: (shared_wording, "letter groups of 3 to 5, sublinear TF-IDF"),
+    BM25: (matched_words, "BM25 of words, both ways"),
+}
 
 
 @dataclass(frozen=True)
-class WordTeacher:
-    """Scores pairs by the words that they share, rare ones first."""
+class WordingTeacher:
+    """Scores pairs by the wording that they share: TF-IDF of letter groups (`lexical`) or BM25 of words (`bm25`)."""
 
     name: str
-    kind = "bm25"
+    kind: str = LEXICAL
     needs_all_pairs = True
 
     def score(self, pairs: PairSet) -> Scores:
-        """Return BM25 scores, weighted by the pairs' own texts."""
-        return matched_words(pairs.sentence1.to_pylist(), pairs.sentence2.to_pylist())
+        """Return how much wording is shared, weighted by the pairs' own texts."""
+        measure, _ = _WORDING[self.kind]
+        return measure(pairs.sentence1.to_pylist(), pairs.sentence2.to_pylist())
 
     def fingerprint(self) -> dict[str, str]:
         """Tell apart ways of scoring."""
-        return {"view": "BM25 of words, both ways"}
+        return {"view": _WORDING[self.kind][1]}
 
 
 @dataclass(frozen=True)
@@ -255,10 +245,8 @@ def make_teacher(
 
 def _teacher(settings: TeacherConfig, like: ModelRef, functions: Mapping[str, ScoreFunction]) -> Teacher:
     name, spec = str(settings.name), settings.spec
-    if spec == LEXICAL:
-        return LexicalTeacher(name)
-    if spec == BM25:
-        return WordTeacher(name)
+    if spec in _WORDING:
+        return WordingTeacher(name, spec)
     if spec == TOKENS:
         return TokenTeacher(name, replace(like, prompts=settings.prompts or like.prompts))
     if spec.startswith(FUNCTION):
