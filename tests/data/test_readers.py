@@ -1,12 +1,6 @@
 """Readers: every format, every kind of bad line, and an account of each line whatever the bytes."""
 
-import csv
-import gzip
-import io
 import json
-import os
-import struct
-from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,45 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trans_encoder.data import sources
+from pair_files import ROWS, WRITERS, as_parquet, written
 from trans_encoder.data.pairs import PairSet
 from trans_encoder.data.sources import MAX_LINE_BYTES
-from trans_encoder.errors import DataError, RunError
+from trans_encoder.errors import DataError
 
-ROWS = [("A cat sat.", 'He said "hi", twice.', 0.5), ("Ein Öl-Fass", "你好 🙂", 4.0), ("x\ry", "' y", -1.0)]
 fuzz = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def as_jsonl(rows: Iterable[tuple[str, str, float]]) -> bytes:
-    return b"".join(json.dumps({"text1": a, "text2": b, "score": s}).encode() + b"\n" for a, b, s in rows)
-
-
-def as_tsv(rows: Iterable[tuple[str, str, float]]) -> bytes:
-    return "".join(["text1\ttext2\tscore\n", *(f"{a}\t{b}\t{s}\n" for a, b, s in rows)]).encode()
-
-
-def as_csv(rows: Iterable[tuple[str, str, float]]) -> bytes:
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer)
-    writer.writerows([("text1", "text2", "score"), *rows])
-    return buffer.getvalue().encode()
-
-
-def as_parquet(rows: Iterable[tuple[str, str, float]]) -> bytes:
-    first, second, scores = zip(*rows, strict=True)
-    buffer = io.BytesIO()
-    pq.write_table(pa.table({"text1": first, "text2": second, "score": scores}), buffer)
-    return buffer.getvalue()
-
-
-WRITERS = {"jsonl": as_jsonl, "tsv": as_tsv, "csv": as_csv, "parquet": as_parquet}
-
-
-def written(folder: Path, name: str, content: bytes | str) -> Path:
-    path = folder / name
-    raw = content.encode() if isinstance(content, str) else content
-    path.write_bytes(gzip.compress(raw, mtime=0) if name.endswith(".gz") else raw)
-    return path
 
 
 @pytest.mark.parametrize("packed", ["", ".gz"])
@@ -308,84 +269,6 @@ def test_an_arrow_stream_of_the_datasets_library_is_read(tmp_path: Path):
     with pa.ipc.new_stream(str(tmp_path / "data.arrow"), table.schema) as writer:
         writer.write_table(table)
     assert list(PairSet.read(tmp_path / "data.arrow").rows()) == [("x", "y", 1.0)]
-
-
-def test_an_arrow_stream_that_claims_more_than_any_memory_is_refused(tmp_path: Path):
-    table, path, stream = pa.table({"sentence1": ["a"], "sentence2": ["b"]}), tmp_path / "p.arrow", io.BytesIO()
-    with pa.ipc.new_stream(stream, table.schema) as writer:
-        writer.write_table(table)
-    content = stream.getvalue()
-    (body,) = {batch.body.size for batch in list(pa.ipc.MessageReader.open_stream(content))[1:]}
-    assert content.count(struct.pack("<q", body)) == 1
-    path.write_bytes(content.replace(struct.pack("<q", body), struct.pack("<q", 1 << 54)))
-    with pytest.raises(DataError, match="claims to be larger than the memory"):
-        PairSet.read(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("empty.tsv", b"", "it has no lines of data"),
-        ("empty.jsonl", b"\n\n", "it has no lines of data"),
-        ("header.csv", b"a,b\n", "it has no lines of data"),
-        ("header.tsv", b"a\xff\tb\n", "line 1, the header, cannot be used: broken UTF-8"),
-        ("bad.parquet", b"PAR1 nothing", "not a whole Parquet file"),
-        ("bad.arrow", b"nothing", "not a whole Arrow file"),
-        ("pairs.xlsx", b"", "unknown kind of file; expected a name ending in .jsonl"),
-        ("pairs", b"", "unknown kind of file"),
-    ],
-)
-def test_a_file_without_pairs_is_refused(tmp_path: Path, name: str, content: bytes, message: str):
-    with pytest.raises(DataError, match=message) as error:
-        PairSet.read(written(tmp_path, name, content), skip_bad=True)
-    assert name in str(error.value)
-
-
-def test_paths_without_a_file_are_refused(tmp_path: Path):
-    with pytest.raises(DataError, match="there is no file"):
-        PairSet.read(tmp_path / "missing.tsv")
-    with pytest.raises(DataError, match=r"a folder without .parquet"):
-        PairSet.read(tmp_path)
-    with pytest.raises(DataError, match="no file matches"):
-        PairSet.read(tmp_path / "*.parquet")
-    with pytest.raises(DataError, match="cannot look for"):
-        PairSet.read("x" * 5000)
-    os.mkfifo(tmp_path / "pipe.tsv")
-    with pytest.raises(DataError, match="neither a file nor a folder"):
-        PairSet.read(tmp_path / "pipe.tsv")
-
-
-def test_all_lines_bad_is_an_error_even_when_skipping(tmp_path: Path):
-    with pytest.raises(DataError, match="nothing could be read, all 2 lines are bad"):
-        PairSet.read(written(tmp_path, "p.jsonl", "1\n2\n"), skip_bad=True)
-
-
-@pytest.mark.parametrize("damage", ["cut", "altered", "trailing", "no gzip"])
-def test_broken_gzip_is_refused_even_when_skipping(tmp_path: Path, damage: str):
-    path = written(tmp_path, "p.tsv.gz", as_tsv(ROWS * 1000))
-    packed = bytearray(path.read_bytes())
-    if damage == "altered":
-        packed[len(packed) // 2] ^= 0xFF
-    damaged = {"cut": packed[:-30], "altered": packed, "trailing": packed + b"rubbish", "no gzip": as_tsv(ROWS)}
-    path.write_bytes(damaged[damage])
-    with pytest.raises(DataError, match="broken gzip file"):
-        PairSet.read(path, skip_bad=True)
-
-
-def test_a_gzip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sources, "_FREE_BYTES", 1 << 20)
-    path = written(tmp_path, "p.tsv.gz", b"a\tb\n" + b"\0" * (1 << 25))
-    with pytest.raises(DataError, match="a gzip bomb"):
-        PairSet.read(path, skip_bad=True)
-
-
-def test_a_full_disk_names_the_folder_for_temporary_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def full() -> io.RawIOBase:
-        return open("/dev/full", "r+b", buffering=0)  # noqa: PTH123
-
-    monkeypatch.setattr("trans_encoder.data.storage.tempfile.TemporaryFile", full)
-    with pytest.raises(RunError, match=r"cannot write temporary data.*TMPDIR"):
-        PairSet.read(written(tmp_path, "p.tsv", as_tsv(ROWS * 100)))
 
 
 text = st.text(st.characters(codec="utf-8", exclude_characters="\0\n\t"), max_size=12).map(lambda t: f"w{t}w")
